@@ -1,0 +1,101 @@
+// The software RoCE v2 device as verbs calls.
+//
+// src/soft puts a real ibv_context, with its objects and operation tables, on top of src/engine:
+// sockets, copies, ICRC, the service thread. Invariants:
+// - each function has the name, signature, return value and errno of the ibv_ call of the same
+// name; nothing here needs libibverbs at link time;
+// - objects made here must never reach libibverbs, nor objects of libibverbs come here;
+// - one receive socket and one progress lock per process serve all devices; nothing needs root or a
+// capability;
+// - data-path calls are reached through ibv_context.ops (ibv_post_send, ibv_poll_cq... are inlines
+// of verbs.h).
+#ifndef ROCE_SOFT_SOFT_H_
+#define ROCE_SOFT_SOFT_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace roce::soft {
+
+ibv_device** get_device_list(int* num_devices);  ///< rocesw0, rocesw1...: one per usable interface,
+                                                 ///< loopback included; errno says why none.
+void free_device_list(ibv_device** list);
+const char* get_device_name(ibv_device* device);
+ibv_context* open_device(ibv_device* device);
+int close_device(ibv_context* context);
+int query_device(ibv_context* context, ibv_device_attr* attributes);
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attributes);
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
+int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
+                        uint32_t flags, size_t entry_size);
+int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey);
+
+ibv_pd* alloc_pd(ibv_context* context);
+int dealloc_pd(ibv_pd* pd);
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access);
+int dereg_mr(ibv_mr* mr);
+
+ibv_comp_channel* create_comp_channel(ibv_context* context);
+int destroy_comp_channel(ibv_comp_channel* channel);
+int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
+void ack_cq_events(ibv_cq* cq, unsigned count);
+ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_channel* channel,
+                  int vector);
+int resize_cq(ibv_cq* cq, int entries);
+int destroy_cq(ibv_cq* cq);
+
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes);
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
+int query_srq(ibv_srq* srq, ibv_srq_attr* attributes);
+int destroy_srq(ibv_srq* srq);
+
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes);
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init_attributes);
+int destroy_qp(ibv_qp* qp);
+
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
+int destroy_ah(ibv_ah* ah);
+
+int get_async_event(ibv_context* context, ibv_async_event* event);
+void ack_async_event(ibv_async_event* event);
+
+// ---- what verbs have no call for ----
+
+/// What a process tells its peers about a device (MPI: in the address blob), and what it was told
+/// about a peer.
+struct PeerHints {
+  uint16_t udp_port = 4791;   ///< Destination port of the peer's receive socket.
+  uint32_t capabilities = 0;  ///< kCap... bits.
+  uint32_t receive_budget_bytes =
+      0;  ///< Bytes of kernel receive memory (truesize) that senders may use together; 0: unknown.
+  uint32_t max_path_mtu_bytes =
+      4096;  ///< Largest RC segment it takes; between soft devices it may exceed 4096.
+};
+inline constexpr uint32_t kCapSoft =
+    1;  ///< A soft device: takes CNPs, HELLO and UDP_SEGMENT numbering of IP IDs.
+
+int device_hints(ibv_context* context, PeerHints* hints);
+/// To be called in INIT, before RTR; without it the peer's port comes from its QPN (bit 23 set:
+/// slot in bits 22..14, port 4791 + slot) and the path MTU from RTR.
+int set_peer_hints(ibv_qp* qp, const PeerHints* hints);
+
+/// Text about a queue pair's trouble for error messages: peer address and port, last acknowledged
+/// PSN, seconds waited. Returns the length, as snprintf.
+int describe_qp(ibv_qp* qp, char* text, size_t bytes);
+
+/// Drives sockets and timers once, as polling a CQ does. Returns the number of packets handled.
+int progress();
+
+/// One line "name value" per counter of this process's devices and socket; as snprintf.
+int counters_text(char* text, size_t bytes);
+/// Value of one counter by name; 0 if there is none of that name.
+uint64_t counter(const char* name);
+
+}  // namespace roce::soft
+
+#endif  // ROCE_SOFT_SOFT_H_
