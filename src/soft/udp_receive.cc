@@ -1,0 +1,190 @@
+// From recvmmsg to datagrams with a verified ICRC.
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "soft/udp_impl.h"
+
+namespace roce::soft {
+namespace {
+
+constexpr uint32_t kSoftIds = 128;       // A soft device numbers a train's segments from 0.
+constexpr uint32_t kForeignIds = 65536;  // Anyone else uses any.
+constexpr size_t kBatchCacheBytes = 128 * 1024;
+
+void map_ipv4(const void* address, uint8_t out[16]) {
+  std::memset(out, 0, 10);
+  out[10] = out[11] = 0xFF;
+  std::memcpy(out + 12, address, 4);
+}
+
+}  // namespace
+
+ReceiveSide::ReceiveSide(Descriptor fd, uint16_t port, bool ipv6)
+    : fd_(std::move(fd)), port_(port), ipv6_(ipv6), memory_(new uint8_t[kBuffers * kBufferBytes]) {
+  socklen_t bytes = sizeof buffer_bytes_;
+  getsockopt(fd_.get(), SOL_SOCKET, SO_RCVBUF, &buffer_bytes_, &bytes);
+  std::memset(messages_, 0, sizeof messages_);
+  std::memset(static_cast<void*>(slots_), 0, sizeof slots_);
+  for (size_t i = 0; i < kBuffers; ++i) {
+    slots_[i].piece = {memory_.get() + i * kBufferBytes, kBufferBytes};
+    msghdr& message = messages_[i].msg_hdr;
+    message.msg_name = &slots_[i].from;
+    message.msg_iov = &slots_[i].piece;
+    message.msg_iovlen = 1;
+    message.msg_control = slots_[i].control;
+    arm(i);
+  }
+}
+
+// The kernel overwrites these two with what it filled in.
+void ReceiveSide::arm(size_t index) {
+  messages_[index].msg_hdr.msg_namelen = sizeof slots_[index].from;
+  messages_[index].msg_hdr.msg_controllen = kControlBytes;
+}
+
+// A batch asked for in full pays one more look into an empty queue, a fifth of a round; so the
+// number asked for follows what lately waited together, and one that waits alone costs a plain
+// recvmsg. It also stays in the cache: what one call brings is read soon after.
+void ReceiveSide::choose_batch(size_t got, size_t bytes) {
+  batch_ = got < batch_ ? std::max<size_t>(got, 1) : std::min(2 * batch_, kBuffers);
+  if (got != 0) {
+    const size_t average = bytes / got + 1;
+    batch_ = std::min(batch_, std::max<size_t>(kBatchCacheBytes / average, 1));
+  }
+}
+
+// False: the message is of no use.
+bool ReceiveSide::take(size_t index, ReceivedBuffer& out) const {
+  const msghdr& message = messages_[index].msg_hdr;
+  const Slot& slot = slots_[index];
+  out.bytes = out.segment_bytes = messages_[index].msg_len;
+  if (out.bytes == 0 || (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return false;
+  out.data = static_cast<const uint8_t*>(slot.piece.iov_base);
+  out.flow.dst_port = port_;
+  if (ipv6_) {
+    std::memcpy(out.flow.src, &slot.from.v6.sin6_addr, 16);
+    out.flow.src_port = ntohs(slot.from.v6.sin6_port);
+  } else {
+    map_ipv4(&slot.from.v4.sin_addr, out.flow.src);
+    out.flow.src_port = ntohs(slot.from.v4.sin_port);
+  }
+  bool has_destination = false;
+  out.tos = 0;
+  auto* header = const_cast<msghdr*>(&message);
+  for (cmsghdr* item = CMSG_FIRSTHDR(header); item != nullptr; item = CMSG_NXTHDR(header, item)) {
+    const uint8_t* value = CMSG_DATA(item);
+    const size_t bytes = item->cmsg_len - CMSG_LEN(0);
+    if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_PKTINFO &&
+        bytes >= sizeof(in6_pktinfo)) {
+      std::memcpy(out.flow.dst, value + offsetof(in6_pktinfo, ipi6_addr), 16);
+      std::memcpy(&out.ifindex, value + offsetof(in6_pktinfo, ipi6_ifindex), sizeof out.ifindex);
+      has_destination = true;
+    } else if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_PKTINFO &&
+               bytes >= sizeof(in_pktinfo)) {
+      map_ipv4(value + offsetof(in_pktinfo, ipi_addr), out.flow.dst);
+      std::memcpy(&out.ifindex, value + offsetof(in_pktinfo, ipi_ifindex), sizeof out.ifindex);
+      has_destination = true;
+    } else if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TOS && bytes >= 1) {
+      out.tos = value[0];  // One byte, unlike what sendmsg takes.
+    } else if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_TCLASS &&
+               bytes >= sizeof(int)) {
+      int traffic_class = 0;
+      std::memcpy(&traffic_class, value, sizeof traffic_class);
+      out.tos = static_cast<uint8_t>(traffic_class);
+    } else if (item->cmsg_level == IPPROTO_UDP && item->cmsg_type == UDP_GRO &&
+               bytes >= sizeof(int)) {
+      int segment = 0;
+      std::memcpy(&segment, value, sizeof segment);
+      if (segment <= 0) return false;
+      out.segment_bytes = std::min(static_cast<uint32_t>(segment), out.bytes);
+    }
+  }
+  return has_destination;
+}
+
+std::span<const ReceivedBuffer> ReceiveSide::receive(UdpCounters& counters) {
+  ++counters.rx_calls;
+  int got;
+  if (batch_ == 1) {
+    const ssize_t bytes = recvmsg(fd_.get(), &messages_[0].msg_hdr, 0);
+    got = bytes < 0 ? -1 : 1;
+    messages_[0].msg_len = static_cast<unsigned>(bytes);
+  } else {
+    got = recvmmsg(fd_.get(), messages_, static_cast<unsigned>(batch_), 0, nullptr);
+  }
+  if (got <= 0) {
+    batch_ = 1;
+    if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+      ++counters.rx_errors;
+      counters.last_rx_errno = errno;
+    }
+    return {};
+  }
+  size_t count = 0, bytes = 0;
+  for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
+    ReceivedBuffer& out = out_[count];
+    if (take(i, out)) {
+      ++count;
+      bytes += out.bytes;
+      counters.rx_datagrams +=
+          out.bytes == out.segment_bytes ? 1 : (out.bytes - 1) / out.segment_bytes + 1;
+    } else {
+      ++counters.rx_truncated;
+    }
+    arm(i);
+  }
+  counters.rx_buffers += count;
+  counters.rx_bytes += bytes;
+  choose_batch(static_cast<size_t>(got), bytes);
+  return {out_, count};
+}
+
+void ReceiveSide::update_memory_info(UdpCounters& counters) {
+  uint32_t info[SK_MEMINFO_VARS] = {};
+  socklen_t bytes = sizeof info;
+  if (getsockopt(fd_.get(), SOL_SOCKET, SO_MEMINFO, info, &bytes) != 0) return;
+  queue_bytes_ = info[SK_MEMINFO_RMEM_ALLOC];
+  counters.kernel_drops += info[SK_MEMINFO_DROPS] - last_drops_;  // It wraps at 32 bits.
+  last_drops_ = info[SK_MEMINFO_DROPS];
+}
+
+bool UdpPort::icrc_ok(const ReceivedBuffer& buffer, uint32_t index, bool foreign) {
+  UdpCounters& counters = impl_->counters;
+  const uint64_t offset = static_cast<uint64_t>(index) * buffer.segment_bytes;
+  if (offset + wire::kBthBytes + wire::kIcrcBytes > buffer.bytes) {
+    ++counters.rx_bad_icrc;
+    return false;
+  }
+  const uint32_t bytes =
+      std::min(buffer.segment_bytes, buffer.bytes - static_cast<uint32_t>(offset));
+  if (bytes < wire::kBthBytes + wire::kIcrcBytes) {
+    ++counters.rx_bad_icrc;
+    return false;
+  }
+  const uint8_t* datagram = buffer.data + offset;
+  const auto expected_id = static_cast<uint16_t>(index);
+  const wire::Crc crc =
+      wire::icrc_begin_bth(buffer.flow, bytes, expected_id, {datagram, bytes - wire::kIcrcBytes});
+  const uint32_t difference = crc ^ wire::icrc_load(datagram + bytes - wire::kIcrcBytes);
+  if (difference == 0) [[likely]]
+    return true;
+  if (buffer.flow.is_ipv4()) {
+    // The CRC is linear: this is the exclusive or of the sender's identification and ours.
+    const int32_t id_difference = wire::icrc_id_of(difference, bytes);
+    const uint32_t id = static_cast<uint32_t>(id_difference) ^ expected_id;
+    if (id_difference >= 0 && id < (foreign ? kForeignIds : kSoftIds)) {
+      if (id != 0) ++counters.rx_icrc_by_id;
+      return true;
+    }
+  }
+  ++counters.rx_bad_icrc;
+  return false;
+}
+
+}  // namespace roce::soft
