@@ -7,6 +7,7 @@
 #define ROCE_TRANSPORT_ADDRESS_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,6 +20,8 @@ namespace roce::transport {
 inline constexpr uint16_t kAddressVersion = 1;
 inline constexpr int kMaxRails = 4;
 inline constexpr int kMaxGidsPerRail = 8;
+inline constexpr size_t kMaxHostNameBytes = 64;
+inline constexpr uint32_t kMinMtuBytes = 256, kMaxMtuBytes = 65536;
 
 struct GidAddress {
   std::array<uint8_t, 16> gid{};
@@ -50,7 +53,10 @@ struct Address {
   std::vector<RailAddress> rails;  ///< 1..kMaxRails.
 };
 
+/// What exceeds a limit above (rails, GIDs, length of the host name) is left out.
 std::vector<uint8_t> encode(const Address& address);
+/// kProtocol with a sentence (both values, where two differ) for anything but what encode makes.
+/// Characters of the host name that a terminal would not print become '?'.
 Result<Address> decode(std::span<const uint8_t> blob);
 
 /// boot id and network-namespace inode of this process (/proc/sys/kernel/random/boot_id,

@@ -11,8 +11,8 @@
 
 namespace roce::transport {
 
-/// Values in force. Names in the table are these without the final underscore-free unit changes:
-/// MCA "btl_roce_<name>", environment "ROCE_<NAME>".
+/// Values in force. A parameter's name in the table is the name of its field here; users set it as
+/// MCA variable "btl_roce_<name>" or as environment variable "ROCE_<NAME>" (upper case).
 struct Params {
   std::string soft = "auto";           ///< auto | on | off.
   std::string if_include, if_exclude;  ///< Comma lists of device, device:port, interface name, or
@@ -39,12 +39,17 @@ struct Params {
 
 enum class ParamType { kInt, kString, kChoice };
 
+/// Who the parameter is for: Open MPI's levels of its variables (MPI_T verbosity).
+enum class ParamLevel { kUser = 3, kTuner = 5, kDeveloper = 8 };
+
 struct ParamInfo {
   const char* name;  ///< "if_include".
   ParamType type;
+  ParamLevel level;
   int Params::*int_field;             ///< kInt.
   std::string Params::*string_field;  ///< kString, kChoice.
   int min, max;                       ///< kInt, inclusive.
+  bool zero_too;                      ///< kInt: 0 is taken as well ("choose for me").
   const char* choices;                ///< kChoice: "auto|on|off".
   const char* help;  ///< One sentence with unit, default and range left out (they are printed from
                      ///< the fields).
@@ -52,12 +57,19 @@ struct ParamInfo {
 
 std::span<const ParamInfo> param_table();
 
-/// Sets one value from text, with range check; the sentence names parameter, value and range.
+/// The row of that name, null if there is none.
+const ParamInfo* find_param(const std::string& name);
+
+/// Sets one value from text, with range check (integers: decimal or 0x..., and a suffix k, m or g
+/// for powers of 1024, as in MCA variables); Params stays unchanged on error; the sentence names
+/// parameter, value and range.
 Status set_param(Params& params, const ParamInfo& info, const std::string& text);
 /// Range check of values that were set otherwise (MCA variables).
 Status check_params(const Params& params);
 /// Defaults overridden by environment variables ROCE_<NAME>.
 Result<Params> params_from_environment();
+/// Name of the environment variable: "ROCE_IF_INCLUDE".
+std::string param_environment_name(const ParamInfo& info);
 /// Current value as text, and range as text: "1..3600", "auto|on|off", "text".
 std::string param_value(const Params& params, const ParamInfo& info);
 std::string param_range(const ParamInfo& info);
