@@ -1,16 +1,19 @@
 // One queue pair as a state machine without I/O.
 //
 // Four families of methods, and the order in which a driver calls them:
-//   commands   post_send, post_recv, set_attributes, set_state     - from the program
-//   events     handle_packet, handle_atomic_result, handle_gather_fault, handle_timer   - from
-//   network, memory and clock outputs    poll_packet, poll_ack, poll_completion, poll_timer,
-//   take_events        - drained by the driver after commands and events getters    everything
-//   const
+// - commands: post_send, post_recv, set_attributes, set_limits, set_state; from the program;
+// - events: handle_packet, handle_atomic_result, handle_gather_fault, handle_timer; from network,
+//   memory and clock;
+// - outputs: poll_packet, poll_ack, poll_completion, poll_timer, take_events; drained by the driver
+//   after commands and events;
+// - getters: everything const.
 // For every received packet: verify its ICRC; handle_packet; carry out Effects (placement, atomic
 // and handle_atomic_result, invalidation); then drain poll_completion (a completion must not be
 // seen before the bytes are in place). After a batch of packets: poll_packet until false or until
 // the driver's burst limit, then poll_ack. poll_timer afterwards gives the time of the next
-// handle_timer. A queue pair is not thread-safe: its driver serialises all calls.
+// handle_timer. Scatter lists in OutPacket and Placement are valid until the next command, or until
+// poll_completion reports their request. A queue pair is not thread-safe: its driver serialises all
+// calls.
 #ifndef ROCE_ENGINE_QUEUE_PAIR_H_
 #define ROCE_ENGINE_QUEUE_PAIR_H_
 
@@ -21,6 +24,12 @@
 #include "engine/types.h"
 
 namespace roce::engine {
+
+class Datagram;
+class Requester;
+class Responder;
+class SendRing;
+struct Core;
 
 struct QpConfig {
   QpType type = QpType::kRc;
@@ -38,7 +47,7 @@ struct QpAttributes {
   uint32_t sq_psn = 0, rq_psn = 0;
   uint32_t qkey = 0;    ///< UD.
   unsigned access = 0;  ///< Remote access that the responder allows (qp_access_flags).
-  uint8_t max_rd_atomic = 1, max_dest_rd_atomic = 1;
+  uint8_t max_rd_atomic = 1, max_dest_rd_atomic = 1;  ///< At most kMaxRdAtomic.
   uint8_t min_rnr_timer = 12;
   uint8_t timeout = 14;
   uint8_t retry_cnt = 7, rnr_retry = 7;
@@ -68,8 +77,8 @@ class QueuePair {
 
   // ---- commands ----
   /// 0, or an errno value: ENOMEM queue full, EINVAL malformed (opcode not of this type, too many
-  /// elements, length above limits: 2^31, UD: path MTU, atomics: 8), in the verbs state rules
-  /// (RESET, INIT, RTR: EINVAL; ERR: accepted and flushed).
+  /// elements, length above 2^31, UD: above the path MTU, atomics: not 8), EINVAL also in RESET,
+  /// INIT and RTR. ERR and SQE: accepted and flushed.
   int post_send(const SendRequest& request, TimeNs now);
   /// Only for an own receive queue. In ERR: accepted and flushed.
   int post_recv(const RecvRequest& request);
@@ -120,14 +129,15 @@ class QueuePair {
   Trouble trouble() const;
 
  private:
-  class Requester;
-  class Responder;
-  class Datagram;
-  struct Shared;
-  std::unique_ptr<Shared> shared_;
-  std::unique_ptr<Requester> requester_;
-  std::unique_ptr<Responder> responder_;
-  std::unique_ptr<Datagram> datagram_;
+  bool flushing() const;
+  SendRing& send_ring();
+
+  std::unique_ptr<Core> core_;
+  std::unique_ptr<Requester> requester_;  ///< RC only.
+  std::unique_ptr<Responder> responder_;  ///< RC only.
+  std::unique_ptr<Datagram> datagram_;    ///< UD only.
+  const bool is_rc_;
+  bool responses_first_ = true;  ///< Requests and responses take turns.
 };
 
 }  // namespace roce::engine

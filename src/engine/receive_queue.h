@@ -28,7 +28,8 @@ class ReceiveQueue {
   bool take(Taken& out);
   void release(uint32_t entry);
 
-  uint32_t posted() const;  ///< Requests that wait to be taken.
+  uint32_t posted() const;               ///< Requests that wait to be taken.
+  uint64_t next_capacity_bytes() const;  ///< Bytes of the request that take gives next; 0: none.
   uint32_t depth() const;
   uint32_t max_sge() const;
 

@@ -27,6 +27,10 @@ struct Sge {
   uint32_t lkey;
 };
 
+/// Most READ and atomic requests outstanding in either direction; larger attributes are taken as
+/// this.
+inline constexpr uint32_t kMaxRdAtomic = 128;
+
 enum class QpType : uint8_t { kRc, kUd };
 enum class QpState : uint8_t {
   kReset,

@@ -1,0 +1,149 @@
+// ACK and NAK: when they are owed, when they leave, what they say.
+#include "engine/responder.h"
+
+namespace roce::engine {
+
+namespace {
+
+/// An answer of the program within this time takes the ACK along.
+constexpr TimeNs kDeferralNs = 20'000;
+constexpr uint32_t kQuickAnswersNeeded = 2;
+
+}  // namespace
+
+void Responder::owe_ack(TimeNs now) {
+  if (!exchange_open_ || now - exchange_since_ > kDeferralNs) {
+    if (exchange_open_) quick_answers_ = 0;
+    exchange_open_ = true;
+    exchange_since_ = now;
+  }
+  if (ack_pending_) return;
+  ack_pending_ = true;
+  ack_deferred_ = quick_answers_ >= kQuickAnswersNeeded;
+  ack_due_ = ack_deferred_ ? now + kDeferralNs : now;
+}
+
+void Responder::data_leaves(TimeNs now) {
+  if (!exchange_open_) return;
+  exchange_open_ = false;
+  quick_answers_ = now - exchange_since_ <= kDeferralNs ? quick_answers_ + 1 : 0;
+}
+
+void Responder::handle_duplicate(const wire::Header& header, TimeNs now, Effects& effects) {
+  ++core_.counters.duplicate_request;
+  core_.drop(effects, Drop::kDuplicate);
+  switch (header.opcode) {
+    case wire::Opcode::kRcReadRequest:
+      replay_read(header);
+      break;
+    case wire::Opcode::kRcCompareSwap:
+    case wire::Opcode::kRcFetchAdd:
+      replay_atomic(header);
+      break;
+    default:
+      // The requester is waiting: no deferral.
+      ack_pending_ = true;
+      ack_deferred_ = false;
+      ack_due_ = now;
+  }
+}
+
+void Responder::handle_gap(const wire::Header& header, Effects& effects) {
+  ++core_.counters.out_of_sequence;
+  core_.drop(effects, Drop::kOutOfSequence);
+  if (!gap_) {
+    gap_ = gap_has_trigger_ = true;
+    gap_highest_ = header.psn;
+  } else if (!gap_has_trigger_ || wire::psn_diff(header.psn, gap_trigger_) > 0) {
+    if (wire::psn_diff(header.psn, gap_highest_) > 0) gap_highest_ = header.psn;
+    return;
+  }
+  // First sight of this gap, or the packet that showed it came again: the requester has gone back
+  // and lost the expected packet once more.
+  gap_trigger_ = header.psn;
+  if (nak_ == Nak::kNone) nak_ = Nak::kSequence;
+}
+
+/// No receive request: RNR NAK. What follows the refused packet is dropped without a word.
+void Responder::answer_not_ready(Effects& effects) {
+  core_.drop(effects, Drop::kNoReceive);
+  gap_ = true;
+  gap_has_trigger_ = false;
+  gap_highest_ = expected_;
+  nak_ = Nak::kRnr;
+}
+
+void Responder::set_fatal(uint8_t syndrome, uint32_t psn) {
+  nak_ = Nak::kFatal;
+  nak_syndrome_ = syndrome;
+  nak_psn_ = psn;
+  fatal_ = true;
+  core_.enter_error();
+}
+
+void Responder::handle_request_after_error(const wire::Header& header) {
+  if (fatal_ && wire::psn_diff(header.psn, nak_psn_) <= 0) nak_ = Nak::kFatal;
+}
+
+/// The expected packet has come.
+void Responder::advance_expected(uint32_t psns) {
+  expected_ = wire::psn_add(expected_, psns);
+  gap_ = gap_has_trigger_ = false;
+  // A NAK that has not left yet still tells the truth if packets beyond were dropped.
+  if (nak_ == Nak::kRnr ||
+      (nak_ == Nak::kSequence && wire::psn_diff(expected_, gap_highest_) > 0)) {
+    nak_ = Nak::kNone;
+  }
+}
+
+bool Responder::poll_packet(OutPacket& out) {
+  if (core_.state == QpState::kErr && !fatal_) return false;
+  return pending_ != 0 ? poll_response(out) : poll_nak(out);
+}
+
+bool Responder::poll_nak(OutPacket& out) {
+  if (nak_ == Nak::kNone) return false;
+  const bool fixed = nak_ == Nak::kFatal || nak_ == Nak::kRefused;
+  begin_packet(core_, wire::Opcode::kRcAck, fixed ? nak_psn_ : expected_, out);
+  out.header.msn = msn_;
+  if (nak_ == Nak::kSequence) {
+    out.header.syndrome = wire::kAethNakSequence;
+  } else if (nak_ == Nak::kRnr) {
+    out.header.syndrome =
+        static_cast<uint8_t>(wire::kAethRnrNak | (core_.attributes.min_rnr_timer & 0x1F));
+    ++core_.counters.rnr_naks_sent;
+  } else {
+    out.header.syndrome = nak_syndrome_;
+  }
+  // A NAK acknowledges everything before its PSN.
+  if (wire::psn_diff(out.header.psn, ack_psn_) > 0) ack_pending_ = false;
+  nak_ = Nak::kNone;
+  core_.count_sent(out);
+  return true;
+}
+
+bool Responder::ack_waits_for_response() const {
+  if (pending_ == 0) return false;
+  const Request& next = request(emit_);
+  return wire::psn_diff(next.first_psn + next.next, ack_psn_) < 0;
+}
+
+bool Responder::poll_ack(TimeNs now, bool ride, OutPacket& out) {
+  if (!ack_pending_ || !core_.receiving()) return false;
+  if (!ride && now < ack_due_) return false;
+  if (ack_waits_for_response()) return false;
+  if (ack_deferred_ && !ride) quick_answers_ = 0;
+  ack_pending_ = false;
+  begin_packet(core_, wire::Opcode::kRcAck, ack_psn_, out);
+  out.header.syndrome = wire::kAethAckNoCredit;
+  out.header.msn = msn_;
+  ++core_.counters.acks_sent;
+  core_.count_sent(out);
+  return true;
+}
+
+TimeNs Responder::poll_timer() const {
+  return ack_pending_ && !ack_waits_for_response() ? ack_due_ : kNever;
+}
+
+}  // namespace roce::engine
