@@ -1,5 +1,8 @@
 // Network interfaces of this host as RoCE ports: which are usable, their addresses as GIDs, and
 // changes under way.
+//
+// All of it comes from rtnetlink and ioctl, which need no privilege and speak of this process's own
+// network namespace; /sys may show another one's. Blocking calls for set-up, not for the data path.
 #ifndef ROCE_SOFT_INTERFACES_H_
 #define ROCE_SOFT_INTERFACES_H_
 
@@ -23,12 +26,13 @@ struct Interface {
   uint64_t speed_mbps = 0;  ///< 0 if the driver does not tell.
   bool loopback = false;
   bool running = false;   ///< Up and with carrier.
-  std::vector<Gid> gids;  ///< IPv4 first, then global IPv6, then link-local.
+  std::vector<Gid> gids;  ///< IPv4 first, then global IPv6, then link-local. Addresses that IPv6
+                          ///< has not yet found to be unique are left out.
 };
 
 /// Usable interfaces: up, with carrier, an address, MTU of at least 336 bytes, not docker*, virbr*,
-/// cni*, veth ends inside bridges without addresses; loopback last. refusals: one sentence for each
-/// interface that was left out.
+/// cni*, veth ends inside bridges without addresses; loopback last. refusals (may be null): one
+/// sentence for each interface that was left out.
 std::vector<Interface> list_interfaces(std::vector<std::string>* refusals);
 
 /// State of one interface now; running == false and no GIDs if it has gone.
@@ -42,7 +46,8 @@ struct RouteAnswer {
   bool local = false;      ///< The destination is one of this host's own addresses.
   uint32_t mtu_bytes = 0;  ///< Path or interface MTU.
 };
-Result<RouteAnswer> route_to(const uint8_t destination[16]);
+/// ifindex: the interface to leave by, which a link-local destination needs; 0: any.
+Result<RouteAnswer> route_to(const uint8_t destination[16], uint32_t ifindex = 0);
 
 /// A netlink socket that becomes readable when links or addresses change; -1 if not allowed.
 int open_change_monitor();
