@@ -40,8 +40,7 @@ build_in() {
   mkdir "$dir"
   (cd "$dir" && ../configure --enable-werror "$@" && make -j "$(nproc)" all build-tests) \
     >"$log" 2>&1 </dev/null || {
-    grep -E -A 5 '(error|warning):|Error [0-9]' "$log" || true
-    tail -n 20 "$log"
+    grep -E -A 5 '(error|warning):|undefined reference|\*\*\*' "$log" || tail -n 20 "$log"
     echo "build failed; all output: $log"
     return 1
   }
