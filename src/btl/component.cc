@@ -1,0 +1,201 @@
+// What the MCA calls on the component itself.
+#include <cstdio>
+#include <exception>
+
+#include "btl/messages.h"
+#include "btl/module.h"
+#include "btl/settings.h"
+#include "btl/version.h"
+
+namespace roce::btl {
+namespace {
+
+constexpr size_t kEagerBytes = 12 * 1024;
+constexpr size_t kMaxSendBytes = 64 * 1024;
+constexpr size_t kPipelineBytes = 1024 * 1024;
+/// Above openib and usnic (1024), so that a NIC is not shared with them; below vader and self.
+constexpr uint32_t kExclusivity = 1040;
+/// The same in every process and for every device: ob1 sends eager data only by modules of the
+/// least latency.
+constexpr uint32_t kLatencyMicroseconds = 5;
+
+/// Values of the generic MCA variables; the module is a copy of it.
+mca_btl_base_module_t module_template;
+Module* the_module = nullptr;
+
+mca_btl_base_module_t default_values() {
+  mca_btl_base_module_t values = {};
+  values.btl_component = &component();
+  values.btl_eager_limit = kEagerBytes;
+  values.btl_rndv_eager_limit = kEagerBytes;
+  values.btl_max_send_size = kMaxSendBytes;
+  values.btl_rdma_pipeline_send_length = kPipelineBytes;
+  values.btl_rdma_pipeline_frag_size = kPipelineBytes;
+  // Every contiguous rendezvous then arrives as a get, which the receiver's scheduler can time,
+  // whatever opal_leave_pinned says.
+  values.btl_min_rdma_pipeline_size = SIZE_MAX;
+  values.btl_exclusivity = kExclusivity;
+  values.btl_latency = kLatencyMicroseconds;
+  values.btl_bandwidth = 0;  // from the device
+  values.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | kExtraFlags;
+  values.btl_registration_handle_size = sizeof(transport::MemoryHandle);
+  values.btl_get_limit = size_t{1} << 30;
+  values.btl_put_limit = size_t{1} << 30;
+  values.btl_add_procs = add_procs;
+  values.btl_del_procs = del_procs;
+  values.btl_finalize = finalize;
+  values.btl_alloc = alloc;
+  values.btl_free = free_descriptor;
+  values.btl_prepare_src = prepare_src;
+  values.btl_send = send;
+  values.btl_put = put;
+  values.btl_get = get;
+  values.btl_register_mem = register_mem;
+  values.btl_deregister_mem = deregister_mem;
+  values.btl_register_error = register_error;
+  values.btl_dump = dump;
+  return values;
+}
+
+/// Lowers limits to what the transport can and fills in what only it knows.
+void apply_limits(Module& module) {
+  const transport::Limits& limits = module.transport->limits();
+  if (module.btl_get_limit > limits.max_get_bytes) module.btl_get_limit = limits.max_get_bytes;
+  if (module.btl_put_limit > limits.max_put_bytes) module.btl_put_limit = limits.max_put_bytes;
+  module.btl_get_local_registration_threshold = 0;
+  module.btl_put_local_registration_threshold = limits.max_inline_bytes;
+  if (module.btl_bandwidth == 0) module.btl_bandwidth = limits.bandwidth_mbps;
+  open_registration_cache(module);
+  (void)mca_btl_base_param_verify(&module);
+}
+
+void log_line(void*, int verbosity, const std::string& text) {
+  if (verbosity <= 0) {
+    say(text);
+  } else {
+    say_verbose(verbosity, text);
+  }
+}
+
+/// A module with an open transport whose address is published, or why there is none.
+Result<std::unique_ptr<Module>> make_module(const transport::Params& params) {
+  if (Status status = check_limits(module_template); !status) return status;
+  auto module = std::make_unique<Module>(module_template);
+  const opal_process_name_t& name = opal_proc_local_get()->proc_name;
+  module->params = params;
+  module->name = process_name(name);
+
+  transport::Options options;
+  options.name = module->name;
+  options.job_cookie = job_cookie(name);
+  options.adapter_bytes = descriptor_bytes();
+  options.max_message_bytes = module->btl_max_send_size;
+  options.named_by_user = named_by_user();
+  options.receive = receive;
+  options.error = peer_failed;
+  options.log = log_line;
+  options.context = module.get();
+  auto opened = transport::Transport::open(params, options);
+  if (!opened) return opened.status();
+  module->transport = std::move(*opened);
+  apply_limits(*module);
+
+  const std::vector<uint8_t> blob = module->transport->address();
+  if (const int rc = publish_address(component().btl_version, blob); rc != OPAL_SUCCESS) {
+    return Status(Code::kUnavailable, "the runtime did not take the address to publish (error " +
+                                          std::to_string(rc) + ")");
+  }
+  const transport::Limits& limits = module->transport->limits();
+  say_verbose(1, "using " + limits.device + (limits.is_soft ? " (software device)" : "") + ", " +
+                     std::to_string(limits.bandwidth_mbps) + " Mb/s");
+  return module;
+}
+
+Module* init_module() {
+  Result<transport::Params> params = read_parameters();
+  if (!params) {
+    // Whoever sets a parameter of roce wants to hear about it, named or not.
+    say_once("not used: " + params.status().text());
+    return nullptr;
+  }
+  Result<std::unique_ptr<Module>> module = make_module(*params);
+  if (module) return module->release();
+  const Status& status = module.status();
+  if (status.code() == Code::kInvalidArgument) {
+    say_once("not used: " + status.text());
+  } else if (wants_reasons(*params)) {
+    explain_not_usable(status.text());
+  } else {
+    say_verbose(1, "not used: " + status.text());
+  }
+  return nullptr;
+}
+
+// ---- called by the MCA ----
+
+int register_component() noexcept {
+  if (!same_series(opal_version_string, OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION)) {
+    // By standard output functions: nothing is known about the interfaces of this Open MPI.
+    std::fprintf(stderr,
+                 "btl roce: not used: this component was built for Open MPI %d.%d and is loaded "
+                 "into Open MPI %s; build mpi-roce for it\n",
+                 OPAL_MAJOR_VERSION, OPAL_MINOR_VERSION, opal_version_string);
+    return OPAL_ERR_NOT_AVAILABLE;
+  }
+  add_help_directory();
+  module_template = default_values();
+  return register_variables(component().btl_version, module_template);
+}
+
+int open_component() noexcept { return OPAL_SUCCESS; }
+int close_component() noexcept { return OPAL_SUCCESS; }
+
+mca_btl_base_module_t** init(int* count, bool /*progress_threads*/, bool /*mpi_threads*/) noexcept {
+  *count = 0;
+  Module* module = nullptr;
+  try {
+    module = init_module();
+  } catch (const std::exception& error) {
+    explain_not_usable(error.what());
+  }
+  if (module == nullptr) return nullptr;
+  // The array is freed by the caller.
+  auto** modules =
+      static_cast<mca_btl_base_module_t**>(std::malloc(sizeof(mca_btl_base_module_t*)));
+  if (modules == nullptr) {
+    (void)finalize(module);
+    return nullptr;
+  }
+  modules[0] = module;
+  *count = 1;
+  the_module = module;
+  return modules;
+}
+
+int progress() noexcept { return the_module != nullptr ? the_module->transport->progress() : 0; }
+
+}  // namespace
+
+void forget_module() { the_module = nullptr; }
+
+}  // namespace roce::btl
+
+extern "C" {
+// The only symbol that the module exports. Its version is Open MPI's, as with Open MPI's own
+// components: it is a part of the modex key, under which all processes must find each other.
+__attribute__((visibility("default"))) mca_btl_base_component_3_0_0_t mca_btl_roce_component = {
+    .btl_version = {MCA_BTL_DEFAULT_VERSION("roce"),
+                    .mca_open_component = roce::btl::open_component,
+                    .mca_close_component = roce::btl::close_component,
+                    .mca_query_component = nullptr,
+                    .mca_register_component_params = roce::btl::register_component,
+                    .mca_component_flags = 0, .reserved = {}},
+    .btl_data = {.param_field = MCA_BASE_METADATA_PARAM_NONE, .reserved = {}},
+    .btl_init = roce::btl::init,
+    .btl_progress = roce::btl::progress,
+};
+}
+
+namespace roce::btl {
+mca_btl_base_component_3_0_0_t& component() { return mca_btl_roce_component; }
+}  // namespace roce::btl
