@@ -1,6 +1,7 @@
 #include "verbs/locality.h"
 
 #include <hwloc.h>
+#include <hwloc/linux.h>
 
 namespace roce::verbs {
 namespace {
@@ -10,16 +11,29 @@ struct BitmapFree {
 };
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, BitmapFree>;
 
-hwloc_obj_t find_os_device(hwloc_topology_t topology, const std::string& name) {
-  if (name.empty()) return nullptr;
-  for (hwloc_obj_t device = hwloc_get_next_osdev(topology, nullptr); device != nullptr;
-       device = hwloc_get_next_osdev(topology, device)) {
-    if (device->name != nullptr && name == device->name) return device;
-  }
-  return nullptr;
+// Processors near the PCI device behind this entry of /sys/class; false if there is none. Read here
+// because hwloc itself would load its PCI and GPU plugins for it.
+bool read_local_cpus(const char* device_class, const std::string& name, hwloc_bitmap_t cpus) {
+  if (name.empty() || name.find('/') != std::string::npos) return false;
+  const std::string path =
+      std::string("/sys/class/") + device_class + "/" + name + "/device/local_cpus";
+  return hwloc_linux_read_path_as_cpumask(path.c_str(), cpus) == 0;
 }
 
 }  // namespace
+
+int processor_distance(hwloc_topology* topology, const hwloc_bitmap_s* near,
+                       const hwloc_bitmap_s* bound) {
+  if (hwloc_bitmap_intersects(near, bound)) return 0;
+  hwloc_obj_t package = nullptr;
+  while ((package = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PACKAGE, package)) != nullptr) {
+    if (hwloc_bitmap_intersects(package->cpuset, near) &&
+        hwloc_bitmap_intersects(package->cpuset, bound)) {
+      return 1;
+    }
+  }
+  return 2;
+}
 
 void Locality::Unload::operator()(hwloc_topology* topology) const {
   hwloc_topology_destroy(topology);
@@ -29,7 +43,6 @@ Locality::Locality() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return;
   topology_.reset(topology);
-  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   if (hwloc_topology_load(topology) != 0) topology_.reset();
 }
 
@@ -38,20 +51,14 @@ Locality::~Locality() = default;
 int Locality::distance(const std::string& device, const std::string& netdev) const {
   hwloc_topology_t topology = topology_.get();
   if (topology == nullptr) return -1;
-  hwloc_obj_t found = find_os_device(topology, device);
-  if (found == nullptr) found = find_os_device(topology, netdev);
-  if (found == nullptr) return -1;
-  hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(topology, found);
-  if (near == nullptr || near->cpuset == nullptr) return -1;
-
-  const Bitmap bound(hwloc_bitmap_alloc());
-  if (bound == nullptr || hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+  const Bitmap near(hwloc_bitmap_alloc()), bound(hwloc_bitmap_alloc());
+  if (near == nullptr || bound == nullptr) return -1;
+  if (!read_local_cpus("infiniband", device, near.get()) &&
+      !read_local_cpus("net", netdev, near.get())) {
     return -1;
   }
-  if (hwloc_bitmap_intersects(near->cpuset, bound.get())) return 0;
-  hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, near);
-  if (package != nullptr && hwloc_bitmap_intersects(package->cpuset, bound.get())) return 1;
-  return 2;
+  if (hwloc_get_cpubind(topology, bound.get(), HWLOC_CPUBIND_PROCESS) != 0) return -1;
+  return processor_distance(topology, near.get(), bound.get());
 }
 
 }  // namespace roce::verbs

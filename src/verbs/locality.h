@@ -6,8 +6,13 @@
 #include <string>
 
 struct hwloc_topology;
+struct hwloc_bitmap_s;
 
 namespace roce::verbs {
+
+/// 0 if the two sets of processors meet, 1 if they only share a package, 2 otherwise.
+int processor_distance(hwloc_topology* topology, const hwloc_bitmap_s* near,
+                       const hwloc_bitmap_s* bound);
 
 /// The machine's topology, loaded once. Everything answers "not known" where it cannot be loaded
 /// (containers without /sys, for one).
