@@ -149,7 +149,8 @@ class ReceiveSide {
  private:
   static constexpr size_t kBuffers = 16;
   static constexpr size_t kBufferBytes = 65536;  // No UDP datagram and no GRO buffer is larger.
-  static constexpr size_t kControlBytes = 192;
+  static constexpr size_t kMaxSinglesWanted = 64;
+  static constexpr size_t kControlBytes = 128;
   struct alignas(64) Slot {
     alignas(cmsghdr) uint8_t control[kControlBytes];
     union {
@@ -166,7 +167,9 @@ class ReceiveSide {
   Descriptor fd_;
   uint16_t port_;
   bool ipv6_;
-  size_t batch_ = 1;  // Messages asked for in the next call.
+  size_t batch_ = 1;           // Messages asked for in the next call.
+  size_t singles_ = 0;         // Calls in a row that asked for one message and got it.
+  size_t singles_wanted_ = 1;  // So many before two are asked for.
   uint32_t queue_bytes_ = 0;
   uint32_t buffer_bytes_ = 0;
   uint32_t last_drops_ = 0;

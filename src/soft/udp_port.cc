@@ -1,7 +1,5 @@
 #include "soft/udp_port.h"
 
-#include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <utility>
 
@@ -63,12 +61,13 @@ bool UdpPort::add(Route& route, uint8_t tos, std::span<const uint8_t> headers,
                  static_cast<uint32_t>(wire::kIcrcBytes);
   size_t gathered = 0;
   for (const iovec& piece : payload) gathered += piece.iov_len;
-  assert(gathered == payload_bytes);
   const bool known = static_cast<size_t>(route.sender) < impl.senders.size();
   if (!known || packet.bytes > SendQueue::kMaxTrainBytes || gathered != payload_bytes ||
       headers.size() < wire::kBthBytes) [[unlikely]] {
     ++impl.counters.tx_errors;
-    impl.counters.last_tx_errno = known ? EMSGSIZE : EAFNOSUPPORT;
+    impl.counters.last_tx_errno = !known                                     ? EAFNOSUPPORT
+                                  : packet.bytes > SendQueue::kMaxTrainBytes ? EMSGSIZE
+                                                                             : EINVAL;
     return true;
   }
   const bool copy = copy_payload || payload_bytes <= SendQueue::kCopyBelow ||

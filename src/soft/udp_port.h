@@ -102,7 +102,8 @@ class UdpPort {
   /// flush; with copy_payload it is copied now and the ICRC computed over the copy), pad and ICRC
   /// are added. Consecutive packets to one route of fitting sizes become one UDP_SEGMENT train.
   /// False: the batch is full, flush first (or, if blocked(route), wait until its socket is
-  /// writable). A datagram that no socket could send (longer than 65,000 bytes) counts as lost.
+  /// writable). A datagram that no socket could send (longer than 65,000
+  /// bytes, pieces that do not add up to payload_bytes) counts as lost.
   bool add(Route& route, uint8_t tos, std::span<const uint8_t> headers,
            std::span<const iovec> payload, uint32_t payload_bytes, bool copy_payload);
 

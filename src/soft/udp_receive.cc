@@ -48,15 +48,23 @@ void ReceiveSide::arm(size_t index) {
   messages_[index].msg_hdr.msg_controllen = kControlBytes;
 }
 
-// A batch asked for in full pays one more look into an empty queue, a fifth of a round; so the
-// number asked for follows what lately waited together, and one that waits alone costs a plain
-// recvmsg. It also stays in the cache: what one call brings is read soon after.
+// A recvmmsg that asks for more than waits pays one more look into an empty queue, about a tenth of
+// a round. So the number asked for follows what lately waited together: one that waits alone costs
+// a plain recvmsg, and each vain attempt at two makes the next one rarer. A batch also stays in the
+// cache: what one call brings is read soon after.
 void ReceiveSide::choose_batch(size_t got, size_t bytes) {
-  batch_ = got < batch_ ? std::max<size_t>(got, 1) : std::min(2 * batch_, kBuffers);
-  if (got != 0) {
-    const size_t average = bytes / got + 1;
-    batch_ = std::min(batch_, std::max<size_t>(kBatchCacheBytes / average, 1));
+  if (got < batch_) {
+    if (batch_ == 2) singles_wanted_ = std::min(2 * singles_wanted_, kMaxSinglesWanted);
+    batch_ = got;
+  } else if (batch_ > 1) {
+    singles_wanted_ = 1;
+    batch_ = std::min(2 * batch_, kBuffers);
+  } else if (++singles_ >= singles_wanted_) {
+    batch_ = 2;
   }
+  if (batch_ > 1) singles_ = 0;
+  const size_t average = bytes / got + 1;
+  batch_ = std::min(batch_, std::max<size_t>(kBatchCacheBytes / average, 1));
 }
 
 // False: the message is of no use.
@@ -120,6 +128,7 @@ std::span<const ReceivedBuffer> ReceiveSide::receive(UdpCounters& counters) {
   }
   if (got <= 0) {
     batch_ = 1;
+    singles_ = 0;
     if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
       ++counters.rx_errors;
       counters.last_rx_errno = errno;
