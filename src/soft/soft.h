@@ -16,13 +16,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace roce::soft {
+
+/// What ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE and ROCE_SOFT_FIRST_SLOT set.
+struct Options {
+  std::string interface_include;  ///< Comma list of interface names or ADDRESS/PREFIX; not empty:
+                                  ///< only these are used.
+  std::string
+      interface_exclude;  ///< The same; these are not used. Ignored if interface_include is set.
+  int first_slot = 0;     ///< 0..511: the first UDP port tried is 4791 + first_slot.
+};
+/// Replaces the environment's settings; without effect once the first device list was made.
+void configure(const Options& options);
 
 ibv_device** get_device_list(int* num_devices);  ///< rocesw0, rocesw1...: one per usable interface,
                                                  ///< loopback included; errno says why none.
 void free_device_list(ibv_device** list);
 const char* get_device_name(ibv_device* device);
+uint64_t get_device_guid(ibv_device* device);  ///< Network byte order, as ibv_get_device_guid.
 ibv_context* open_device(ibv_device* device);
 int close_device(ibv_context* context);
 int query_device(ibv_context* context, ibv_device_attr* attributes);
@@ -37,6 +50,8 @@ int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey);
 ibv_pd* alloc_pd(ibv_context* context);
 int dealloc_pd(ibv_pd* pd);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access);
+/// As ibv_reg_mr_iova: remote and local addresses of the region start at iova.
+ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access);
 int dereg_mr(ibv_mr* mr);
 
 ibv_comp_channel* create_comp_channel(ibv_context* context);
@@ -59,6 +74,8 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* in
 int destroy_qp(ibv_qp* qp);
 
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
+int init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* wc, ibv_grh* grh,
+                    ibv_ah_attr* attributes);
 int destroy_ah(ibv_ah* ah);
 
 int get_async_event(ibv_context* context, ibv_async_event* event);
@@ -80,8 +97,10 @@ inline constexpr uint32_t kCapSoft =
     1;  ///< A soft device: takes CNPs, HELLO and UDP_SEGMENT numbering of IP IDs.
 
 int device_hints(ibv_context* context, PeerHints* hints);
-/// To be called in INIT, before RTR; without it the peer's port comes from its QPN (bit 23 set:
-/// slot in bits 22..14, port 4791 + slot) and the path MTU from RTR.
+/// max_path_mtu_bytes other than 4096 replaces the path MTU of RTR: both sides must be given the
+/// same value, and it must fit into the smaller of both devices' limits. To be called in INIT,
+/// before RTR; without it the peer's port comes from its QPN (bit 23 set: slot in bits 22..14, port
+/// 4791 + slot) and the path MTU from RTR.
 int set_peer_hints(ibv_qp* qp, const PeerHints* hints);
 
 /// Text about a queue pair's trouble for error messages: peer address and port, last acknowledged

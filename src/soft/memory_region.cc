@@ -1,0 +1,118 @@
+// Protection domains and memory regions.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+
+#include "soft/process.h"
+
+namespace roce::soft {
+namespace {
+
+constexpr int kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                             IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB;
+constexpr int kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+constexpr int kEngineAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Whether the whole range is mapped, as a NIC would find out when it pins it: msync(MS_ASYNC) does
+/// nothing else on Linux.
+bool is_mapped(const void* address, size_t length) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t first = reinterpret_cast<uintptr_t>(address) & ~(page - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(address) + length;
+  return msync(reinterpret_cast<void*>(first), end - first, MS_ASYNC) == 0 || errno != ENOMEM;
+}
+
+int check_region(const void* address, size_t length, uint64_t iova, int access) {
+  if ((access & ~kKnownAccess & ~static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE)) != 0) {
+    return EOPNOTSUPP;
+  }
+  if ((access & kNeedsLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
+  const auto start = reinterpret_cast<uintptr_t>(address);
+  if (length > UINTPTR_MAX - start || length > UINT64_MAX - iova) return EINVAL;
+  return length == 0 || is_mapped(address, length) ? 0 : EFAULT;
+}
+
+}  // namespace
+
+ibv_pd* alloc_pd(ibv_context* context) {
+  Process* process = Process::usable();
+  if (process == nullptr) return nullptr;
+  Pd* pd = new (std::nothrow) Pd();
+  if (pd == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  pd->context = context;
+  pd->access = std::make_unique<RegionAccess>(process->memory(), pd);
+  context_of(context)->users.fetch_add(1);
+  return pd;
+}
+
+int dealloc_pd(ibv_pd* verbs) {
+  Process* process = Process::usable();
+  if (process == nullptr) return errno;
+  Pd* pd = pd_of(verbs);
+  if (pd->users.load() != 0) return EBUSY;
+  context_of(pd->context)->users.fetch_sub(1);
+  if (!pd->retired_handles.empty()) {
+    const ProgressLock guard(*process);
+    for (const auto& ah : pd->retired_handles) process->udp()->forget(ah->route);
+  }
+  delete pd;
+  return 0;
+}
+
+ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
+  const uint64_t iova =
+      (access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : reinterpret_cast<uintptr_t>(address);
+  return reg_mr_iova(pd, address, length, iova, access);
+}
+
+ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access) {
+  Process* process = Process::usable();
+  if (process == nullptr) return nullptr;
+  const int error = check_region(address, length, iova, access);
+  std::unique_ptr<Mr> mr(error == 0 ? new (std::nothrow) Mr() : nullptr);
+  if (mr == nullptr) {
+    errno = error != 0 ? error : ENOMEM;
+    return nullptr;
+  }
+  Region& region = mr->region;
+  region.pd = pd_of(pd);
+  region.address = static_cast<uint8_t*>(address);
+  region.iova = iova;
+  region.length = length;
+  region.access = static_cast<unsigned>(access & kEngineAccess);
+  {
+    const ProgressLock guard(*process);
+    if (!process->memory().insert(region)) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+  }
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = length;
+  mr->lkey = mr->rkey = region.key;
+  pd_of(pd)->users.fetch_add(1);
+  return mr.release();
+}
+
+int dereg_mr(ibv_mr* verbs) {
+  Process* process = Process::usable();
+  if (process == nullptr) return errno;
+  const std::unique_ptr<Mr> mr(mr_of(verbs));
+  {
+    const ProgressLock guard(*process);
+    process->memory().erase(mr->region);
+  }
+  pd_of(mr->pd)->users.fetch_sub(1);
+  return 0;
+}
+
+}  // namespace roce::soft

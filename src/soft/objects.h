@@ -1,0 +1,221 @@
+// The objects behind the verbs handles. Each derives from the public structure, so that a handle
+// converts by static_cast; all are made and freed by the functions of soft.h.
+//
+// Locks, in the order in which they may be taken:
+//   the progress lock (process.h), then one of: a ring's lock, a CQ's lock, a device's, channel's
+//   or event queue's mutex.
+// Data that only the holder of the progress lock touches is marked [P].
+#ifndef ROCE_SOFT_OBJECTS_H_
+#define ROCE_SOFT_OBJECTS_H_
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/queue_pair.h"
+#include "engine/receive_queue.h"
+#include "soft/interfaces.h"
+#include "soft/memory_table.h"
+#include "soft/soft.h"
+#include "soft/spinlock.h"
+#include "soft/timer_heap.h"
+#include "soft/udp_port.h"
+#include "soft/work_ring.h"
+
+namespace roce::soft {
+
+inline constexpr int kGidTableLength = 32;
+inline constexpr uint32_t kMaxInlineBytes = 512;
+inline constexpr uint32_t kMaxSge = 32;
+inline constexpr uint32_t kMaxWorkRequests = 32768;
+inline constexpr uint32_t kMaxCqEntries = 1u << 20;
+inline constexpr uint32_t kMaxQueuePairs = 1u << 14;
+inline constexpr uint32_t kMaxRegions = 1u << 20;
+inline constexpr uint8_t kMaxRdAtomicAttribute = 128;
+inline constexpr uint32_t kQpnSoftBit = 1u << 23;
+inline constexpr uint32_t kQpnSlotShift = 14;
+inline constexpr uint32_t kQpnIndexMask = kMaxQueuePairs - 1;
+/// Largest RC segment between soft devices that agreed: four of them and their headers fill a
+/// train.
+inline constexpr uint32_t kMaxSoftMtu = 16128;
+/// Traffic class of data where the program names none: DSCP 26, ECT(0).
+inline constexpr uint8_t kDefaultTrafficClass = 106;
+
+struct Context;
+struct Qp;
+struct Cq;
+
+struct Device : ibv_device {
+  /// Some vendor libraries look behind the public part of any ibv_device; they must find zeros.
+  uint8_t padding[512];
+  uint32_t ifindex = 0;
+  std::string interface_name;
+  uint64_t guid = 0;  ///< Network byte order.
+  std::mutex mutex;   ///< Guards state and gids.
+  Interface state;
+  std::array<ibv_gid, kGidTableLength>
+      gids;                   ///< Zero: free. A GID keeps its index while it exists.
+  engine::Counters counters;  ///< [P]
+
+  Device() : ibv_device{}, padding{}, gids{} {}
+};
+
+/// Asynchronous events of a context: a queue and the descriptor that counts it.
+struct AsyncQueue {
+  std::mutex mutex;
+  std::deque<ibv_async_event> events;
+};
+
+struct Context : verbs_context {
+  Device* device_state = nullptr;
+  AsyncQueue async;
+  std::atomic<int> users{0};  ///< Objects that keep close_device from succeeding.
+
+  Context() : verbs_context{} {}
+};
+
+struct Channel : ibv_comp_channel {
+  std::mutex mutex;
+  std::deque<Cq*> waiting;  ///< CQs with pending events, each once.
+  std::atomic<int> users{0};
+
+  Channel() : ibv_comp_channel{} {}
+};
+
+struct Ah : ibv_ah {
+  Route route;
+
+  Ah() : ibv_ah{} {}
+};
+
+struct Pd : ibv_pd {
+  std::atomic<int> users{0};
+  std::unique_ptr<RegionAccess> access;  ///< The engine's view of the regions of this domain.
+  std::vector<Qp*> datagram_qps;         ///< [P] Its UD queue pairs.
+  /// [P] Destroyed handles that a queued work request may still name.
+  std::vector<std::unique_ptr<Ah>> retired_handles;
+
+  Pd() : ibv_pd{} {}
+};
+
+struct Mr : ibv_mr {
+  Region region;
+
+  Mr() : ibv_mr{} {}
+};
+
+struct Cq : ibv_cq_ex {
+  std::unique_ptr<ibv_wc[]> ring;
+  uint32_t mask = 0;
+  alignas(64) std::atomic<uint32_t> head{0};  ///< Written by the progress holder only.
+  std::atomic<int> armed{0};                  ///< 0: no, 1: solicited completions only, 2: any.
+  bool overflowed = false;                    ///< [P]
+  alignas(64) std::atomic<uint32_t> tail{0};
+  Spinlock poll_lock;  ///< Guards tail and, against resizing, the ring.
+  std::atomic<int> users{0};
+  uint32_t pending_events = 0;        ///< Guarded by the channel's mutex.
+  uint32_t comp_events_reported = 0;  ///< Guarded by ibv_cq_ex::mutex, as the next.
+  uint32_t async_events_reported = 0;
+  ibv_wc current{};  ///< Extended polling.
+
+  Cq() : ibv_cq_ex{} {}
+};
+
+/// A receive queue: of one queue pair or shared.
+struct ReceiveState {
+  ReceiveRing ring;
+  std::unique_ptr<engine::ReceiveQueue> queue;  ///< [P]
+};
+
+struct Srq : ibv_srq {
+  ReceiveState receive;
+  uint32_t limit = 0;  ///< [P]
+  std::atomic<int> users{0};
+  uint32_t events_reported = 0;  ///< Guarded by ibv_srq::mutex.
+
+  Srq() : ibv_srq{} {}
+};
+
+struct Qp : ibv_qp {
+  // What posting threads use.
+  std::atomic<uint8_t> posting_state{IBV_QPS_RESET};  ///< Mirror of the engine's state.
+  std::atomic<uint32_t> max_datagram{0};              ///< UD: largest message.
+  bool signal_all = false;
+  SendRing sends;
+  ReceiveState own_receive;  ///< Unused with an SRQ.
+  std::atomic<bool> flagged{false};
+  Qp* next_flagged = nullptr;
+
+  // What the progress holder uses. [P]
+  std::unique_ptr<engine::QueuePair> engine;
+  ReceiveState* receive = nullptr;
+  Route route;  ///< RC.
+  bool routed = false;
+  bool peer_soft = false;
+  bool touched = false;
+  TimerHeap::Entry timer{this};
+  PeerHints hints;
+  bool hinted = false;
+  ibv_qp_attr attributes{};  ///< As last set by modify.
+  ibv_qp_init_attr init{};
+
+  uint32_t async_events_reported = 0;  ///< Guarded by ibv_qp::mutex.
+
+  Qp() : ibv_qp{} {}
+};
+
+inline Device* device_of(ibv_device* device) { return static_cast<Device*>(device); }
+inline Context* context_of(ibv_context* context) {
+  return static_cast<Context*>(verbs_get_ctx(context));
+}
+inline Channel* channel_of(ibv_comp_channel* channel) { return static_cast<Channel*>(channel); }
+inline Pd* pd_of(ibv_pd* pd) { return static_cast<Pd*>(pd); }
+inline Mr* mr_of(ibv_mr* mr) { return static_cast<Mr*>(mr); }
+inline Srq* srq_of(ibv_srq* srq) { return static_cast<Srq*>(srq); }
+inline Qp* qp_of(ibv_qp* qp) { return static_cast<Qp*>(qp); }
+inline Ah* ah_of(ibv_ah* ah) { return static_cast<Ah*>(ah); }
+/// ibv_cq is by the rules of verbs.h the beginning of ibv_cq_ex.
+inline Cq* cq_of(ibv_cq* cq) { return static_cast<Cq*>(reinterpret_cast<ibv_cq_ex*>(cq)); }
+inline ibv_cq* to_verbs(Cq* cq) { return ibv_cq_ex_to_cq(cq); }
+
+// ---- events (events.cc) ----
+
+/// Queues an event for get_async_event. `event.element` decides which object waits for its
+/// acknowledgement.
+void raise_async_event(Context& context, const ibv_async_event& event);
+/// Drops the queued events of an object that goes away.
+void drop_async_events(Context& context, const void* object);
+/// Queues a completion event of a CQ that has a channel.
+void raise_completion_event(Cq& cq);
+
+// ---- completion queue (completion_queue.cc) ----
+
+/// By the progress holder. solicited: wakes a CQ armed for solicited completions too.
+void push_completion(Cq& cq, const ibv_wc& completion, bool solicited);
+/// Removes the completions of a queue pair; by the progress holder.
+void remove_completions(Cq& cq, uint32_t qpn);
+
+// ---- devices (device.cc) ----
+
+/// GID and port number checks of an address vector, and the route that it stands for; EINVAL if
+/// malformed. Does not touch sockets.
+int resolve_route(Context& context, const ibv_ah_attr& attributes, Route& route);
+/// Reads interface state and addresses again; true if something that programs are told of changed.
+bool refresh_device(Device& device, bool* running, bool* state_changed, bool* gids_changed);
+/// Largest RC segment that the device takes from another soft device: IP, UDP and the longest
+/// headers fit into the interface's MTU beside it.
+uint32_t largest_segment(Device& device);
+/// UDP port of the process that a queue pair number names: by its slot if it may be a soft
+/// device's, else 4791.
+uint16_t port_of_qpn(uint32_t qpn);
+
+}  // namespace roce::soft
+
+#endif  // ROCE_SOFT_OBJECTS_H_

@@ -1,0 +1,166 @@
+// The progress lock and what its holder does with it.
+#include <sched.h>
+#include <time.h>
+
+#include "soft/process.h"
+
+namespace roce::soft {
+
+engine::TimeNs Process::now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<engine::TimeNs>(time.tv_sec) * 1'000'000'000 +
+         static_cast<engine::TimeNs>(time.tv_nsec);
+}
+
+// ---- the lock ----
+
+bool Process::try_enter() {
+  // Control calls wait for the lock; a thread that polls in a loop must not keep it from them. The
+  // waiter looks at the flags when it leaves, so nothing that was posted gets lost.
+  if (control_waiters_.load(std::memory_order_seq_cst) != 0) return false;
+  return !locked_.load(std::memory_order_seq_cst) &&
+         !locked_.exchange(true, std::memory_order_seq_cst);
+}
+
+void Process::enter() {
+  control_waiters_.fetch_add(1, std::memory_order_seq_cst);
+  for (unsigned spins = 0; locked_.exchange(true, std::memory_order_seq_cst); ++spins) {
+    if (spins < 100) {
+      relax_cpu();
+    } else if (spins < 1000) {
+      sched_yield();
+    } else {
+      const timespec pause = {0, 20'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  control_waiters_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+bool Process::enter_within(std::chrono::milliseconds limit) {
+  const engine::TimeNs end = now() + static_cast<engine::TimeNs>(limit.count()) * 1'000'000;
+  while (locked_.exchange(true, std::memory_order_seq_cst)) {
+    if (now() > end) return false;
+    sched_yield();
+  }
+  return true;
+}
+
+void Process::leave() {
+  for (;;) {
+    locked_.store(false, std::memory_order_seq_cst);
+    // A poster raises its flag, then tries the lock; this thread let the lock go, then looks at the
+    // flags. One of the two sees the other.
+    if (flagged_.load(std::memory_order_seq_cst) == nullptr || !try_enter()) return;
+    drive(now());
+  }
+}
+
+// ---- flags ----
+
+void Process::raise_flag(Qp& qp) {
+  if (qp.flagged.exchange(true, std::memory_order_seq_cst)) return;
+  Qp* head = flagged_.load(std::memory_order_relaxed);
+  do {
+    qp.next_flagged = head;
+  } while (!flagged_.compare_exchange_weak(head, &qp, std::memory_order_seq_cst));
+}
+
+void Process::take_up_flagged(engine::TimeNs now) {
+  if (flagged_.load(std::memory_order_relaxed) == nullptr) return;
+  Qp* qp = flagged_.exchange(nullptr, std::memory_order_seq_cst);
+  while (qp != nullptr) {
+    Qp* next = qp->next_flagged;
+    // Cleared before the rings are read: whoever posts from now on flags the queue pair again.
+    qp->flagged.store(false, std::memory_order_seq_cst);
+    take_up(*qp, now);
+    qp = next;
+  }
+}
+
+void Process::posted(Qp& qp) {
+  raise_flag(qp);
+  if (!try_enter()) return;
+  drive(now());
+  leave();
+}
+
+// ---- one round ----
+
+void Process::touch(Qp& qp) {
+  if (qp.touched) return;
+  qp.touched = true;
+  touched_.push_back(&qp);  // Room was reserved with the queue pair.
+}
+
+void Process::run_timers(engine::TimeNs now) {
+  while (TimerHeap::Entry* entry = timers_.pop_due(now)) {
+    Qp& qp = *entry->qp;
+    if (qp.engine->poll_timer() <= now) {
+      qp.engine->handle_timer(now);
+      settle(qp);
+    }
+    // Sent with the batch, which also enters the next deadline.
+    touch(qp);
+  }
+}
+
+void Process::drive(engine::TimeNs now) {
+  take_up_flagged(now);
+  run_timers(now);
+  transmit(now);
+  service_.need_by(next_deadline());
+}
+
+engine::TimeNs Process::next_deadline() const {
+  return touched_.empty() || blocked_ ? timers_.earliest() : 0;
+}
+
+void Process::note_poll(engine::TimeNs now) {
+  if (now - last_poll_ > ServiceThread::kPollGapNs) polls_since_ = now;
+  last_poll_ = now;
+  last_poll_seen_.store(now, std::memory_order_relaxed);
+  if (now - polls_since_ > ServiceThread::kDisarmAfterNs && service_.armed()) {
+    count(Count::kDisarms);
+    service_.disarm();
+  }
+}
+
+int Process::poll() {
+  if (!try_enter()) {
+    count(Count::kLockMisses);
+    return 0;
+  }
+  int packets = 0;
+  if (udp_ != nullptr) {
+    const engine::TimeNs time = now();
+    note_poll(time);
+    take_up_flagged(time);
+    packets = receive_batch(time);
+    drive(time);
+  }
+  leave();
+  return packets;
+}
+
+bool Process::service_round(engine::TimeNs* next) {
+  if (!try_enter()) return false;
+  if (udp_ != nullptr) {
+    const engine::TimeNs time = now();
+    take_up_flagged(time);
+    receive_batch(time);
+    drive(time);
+  }
+  *next = next_deadline();
+  service_.plan(*next);
+  leave();
+  return true;
+}
+
+int progress() {
+  Process* process = Process::usable();
+  return process == nullptr ? 0 : process->poll();
+}
+
+}  // namespace roce::soft

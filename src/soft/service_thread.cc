@@ -1,0 +1,145 @@
+#include "soft/service_thread.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "soft/event_fd.h"
+#include "soft/interfaces.h"
+#include "soft/process.h"
+
+namespace roce::soft {
+namespace {
+
+constexpr engine::TimeNs kNsPerSecond = 1'000'000'000;
+/// How long to keep away from a lock that another thread holds.
+constexpr engine::TimeNs kLockMissNs = 50'000;
+/// Longest sleep: bounds what a lost wake-up could cost.
+constexpr engine::TimeNs kLongestSleepNs = kNsPerSecond;
+
+timespec to_timespec(engine::TimeNs ns) {
+  return {static_cast<time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)};
+}
+
+}  // namespace
+
+int ServiceThread::start(Process& process) {
+  std::lock_guard guard(start_mutex_);
+  if (running_) return 0;
+  process_ = &process;
+  if (wake_fd_ < 0) wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (wake_fd_ < 0) return errno;
+  if (monitor_fd_ < 0) monitor_fd_ = open_change_monitor();
+  stop_.store(false);
+  armed_.store(true);
+  // The thread must not run the program's signal handlers, so it starts with all signals blocked.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const int error = pthread_create(&thread_, nullptr, &ServiceThread::run, this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  running_ = error == 0;
+  return error;
+}
+
+void ServiceThread::stop() {
+  std::lock_guard guard(start_mutex_);
+  if (!running_) return;
+  stop_.store(true);
+  wake();
+  pthread_join(thread_, nullptr);
+  running_ = false;
+}
+
+void ServiceThread::close_in_child() {
+  close_descriptor(wake_fd_);
+  close_descriptor(monitor_fd_);
+  wake_fd_ = monitor_fd_ = -1;
+}
+
+void ServiceThread::wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+}
+
+void ServiceThread::hurry() {
+  sleeps_until_.store(0, std::memory_order_relaxed);
+  wake();
+}
+
+void ServiceThread::arm() {
+  // A plain look first: programs arm completion queues often while the thread is armed already.
+  if (!armed() && !armed_.exchange(true)) wake();
+}
+
+void ServiceThread::disarm() {
+  if (armed() && armed_.exchange(false)) wake();
+}
+
+void* ServiceThread::run(void* self) {
+  pthread_setname_np(pthread_self(), "roce-soft");
+  // Deferred acknowledgements are due within 20 us; the default slack is 50.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  static_cast<ServiceThread*>(self)->loop();
+  return nullptr;
+}
+
+void ServiceThread::loop() {
+  while (!stop_.load()) {
+    process_->count(Process::Count::kServiceWakes);
+    if (armed()) {
+      serve_armed();
+    } else {
+      serve_disarmed();
+    }
+  }
+}
+
+void ServiceThread::serve_armed() {
+  tick_ns_ = kFirstTickNs;
+  engine::TimeNs next = engine::kNever;
+  if (process_->service_round(&next)) {
+    wait(next, true);
+    return;
+  }
+  // The holder does the work. Watching the socket meanwhile would only spin.
+  const timespec pause = to_timespec(kLockMissNs);
+  nanosleep(&pause, nullptr);
+}
+
+void ServiceThread::serve_disarmed() {
+  const engine::TimeNs until = Process::now() + tick_ns_;
+  wait(until, false);
+  const engine::TimeNs now = Process::now();
+  if (armed() || now < until) return;  // Armed by req_notify, or the monitor spoke.
+  tick_ns_ = std::min(2 * tick_ns_, kLastTickNs);
+  if (now - std::min(now, process_->last_poll_seen()) > kArmAfterNs) armed_.store(true);
+}
+
+void ServiceThread::wait(engine::TimeNs until, bool watch_socket) {
+  pollfd fds[4] = {
+      {wake_fd_, POLLIN, 0}, {monitor_fd_, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
+  if (watch_socket) {
+    fds[2].fd = process_->receive_fd();
+    fds[3].fd = process_->blocked_fd();
+  }
+  const engine::TimeNs now = Process::now();
+  const engine::TimeNs sleep = until <= now ? 0 : std::min(until - now, kLongestSleepNs);
+  const timespec limit = to_timespec(sleep);
+  const int ready = ppoll(fds, std::size(fds), &limit, nullptr);
+  plan(0);
+  if (ready <= 0) return;
+  if (fds[0].revents != 0) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof count);
+  }
+  if (fds[1].revents != 0 && drain_change_monitor(monitor_fd_)) process_->refresh_devices();
+}
+
+}  // namespace roce::soft

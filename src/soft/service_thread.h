@@ -1,0 +1,75 @@
+// The thread that makes progress when the program does not.
+//
+// ARMED: it sleeps in ppoll on the receive socket, timers and full send buffers. DISARMED: threads
+// of the program poll, and it only ticks, after 1 ms, doubling to 16 ms. It is disarmed after 50 us
+// of polls each at most 5 us after the last; it is armed at start, by req_notify, and by a tick
+// that finds the last poll more than 100 us old. So a program that stops polling is stalled for one
+// tick at most.
+#ifndef ROCE_SOFT_SERVICE_THREAD_H_
+#define ROCE_SOFT_SERVICE_THREAD_H_
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "engine/types.h"
+
+namespace roce::soft {
+
+class Process;
+
+class ServiceThread {
+ public:
+  static constexpr engine::TimeNs kDisarmAfterNs = 50'000;
+  static constexpr engine::TimeNs kPollGapNs = 5'000;
+  static constexpr engine::TimeNs kArmAfterNs = 100'000;
+  static constexpr engine::TimeNs kFirstTickNs = 1'000'000;
+  static constexpr engine::TimeNs kLastTickNs = 16'000'000;
+
+  /// 0 if it runs, else errno. The thread blocks all signals.
+  int start(Process& process);
+  /// Ends and joins the thread; it waits for nothing longer than one round of progress.
+  void stop();
+  void arm();
+  void disarm();
+  bool armed() const { return armed_.load(std::memory_order_relaxed); }
+
+  /// By the lock's holder: makes the thread come at `at` if it would sleep longer.
+  void need_by(engine::TimeNs at) {
+    if (armed() && at < sleeps_until_.load(std::memory_order_relaxed)) hurry();
+  }
+  /// By the lock's holder, in the thread's own round: until when it may sleep.
+  void plan(engine::TimeNs until) { sleeps_until_.store(until, std::memory_order_relaxed); }
+  void hurry();
+  /// In a child after fork: closes what the thread used.
+  void close_in_child();
+
+ private:
+  static void* run(void* self);
+  void loop();
+  void serve_armed();
+  void serve_disarmed();
+  /// Sleeps until a descriptor wants attention or the time has come; reads the wake and monitor
+  /// descriptors.
+  void wait(engine::TimeNs until, bool watch_socket);
+  void wake();
+
+  std::mutex start_mutex_;
+  Process* process_ = nullptr;
+  pthread_t thread_{};
+  bool running_ = false;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> armed_{true};
+  /// Until when the thread sleeps; 0: it is awake and will look at everything anyway.
+  std::atomic<engine::TimeNs> sleeps_until_{0};
+
+  int wake_fd_ = -1;
+  int monitor_fd_ = -1;
+  engine::TimeNs tick_ns_ = kFirstTickNs;
+};
+
+}  // namespace roce::soft
+
+#endif  // ROCE_SOFT_SERVICE_THREAD_H_
