@@ -113,7 +113,12 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
 int finalize(mca_btl_base_module_t* btl) noexcept {
   const std::unique_ptr<Module> module(&Module::of(btl));
   forget_module();
-  for (auto& [name, endpoint] : module->peers) module->transport->remove_peer(endpoint->peer);
+  std::map<transport::ProcessName, std::unique_ptr<mca_btl_base_endpoint_t>> peers;
+  {
+    const std::lock_guard lock(module->peers_mutex);
+    peers.swap(module->peers);
+  }
+  for (auto& [name, endpoint] : peers) module->transport->remove_peer(endpoint->peer);
   write_statistics(*module);
   return OPAL_SUCCESS;
 }
@@ -126,9 +131,16 @@ int register_error(mca_btl_base_module_t* btl,
 
 void peer_failed(void* context, transport::Endpoint* peer, const std::string& text) {
   auto& module = *static_cast<Module*>(context);
-  mca_btl_base_endpoint_t* endpoint = nullptr;
+  opal_proc_t* proc = nullptr;
   if (peer != nullptr) {
-    endpoint = static_cast<mca_btl_base_endpoint_t*>(module.transport->peer_context(peer));
+    const std::lock_guard lock(module.peers_mutex);
+    auto known = module.peers.find(module.transport->peer_name(peer));
+    if (known == module.peers.end()) {
+      // It has been given up by both sides: an acknowledgement lost in MPI_Finalize is no failure.
+      say_verbose(1, text);
+      return;
+    }
+    proc = known->second->proc;
   }
   std::string line = "btl roce: " + text;
   if (module.error_callback == nullptr) {
@@ -137,8 +149,7 @@ void peer_failed(void* context, transport::Endpoint* peer, const std::string& te
   }
   if (!kErrorCallbackPrints) say(text);
   line = error_callback_text(line);
-  module.error_callback(&module, MCA_BTL_ERROR_FLAGS_FATAL,
-                        endpoint != nullptr ? endpoint->proc : nullptr, line.data());
+  module.error_callback(&module, MCA_BTL_ERROR_FLAGS_FATAL, proc, line.data());
 }
 
 void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int verbose) noexcept {

@@ -30,11 +30,19 @@ std::string help_of(const ParamInfo& info) {
   return std::string(info.help) + " (range: " + param_range(info) + ")";
 }
 
+/// A sentence about a parameter, with the name that the user set.
+Status with_variable_name(const Status& status) {
+  constexpr std::string_view kStart = "parameter ";
+  std::string text = status.text();
+  if (text.starts_with(kStart)) text.insert(kStart.size(), "btl_roce_");
+  return {status.code(), text};
+}
+
 Status limit_range(const char* name, size_t value, size_t min, size_t max) {
   if (value >= min && value <= max) return Status::ok();
-  return {Code::kInvalidArgument, std::string("parameter ") + name + ": " + std::to_string(value) +
-                                      " is not in its range, " + std::to_string(min) + ".." +
-                                      std::to_string(max)};
+  return {Code::kInvalidArgument, std::string("parameter btl_roce_") + name + ": " +
+                                      std::to_string(value) + " is not in its range, " +
+                                      std::to_string(min) + ".." + std::to_string(max)};
 }
 
 /// Whether a comma-separated list contains `word`.
@@ -80,15 +88,20 @@ Result<transport::Params> read_parameters() {
   transport::Params params;
   const auto table = transport::param_table();
   for (size_t i = 0; i < table.size(); ++i) {
-    if (table[i].type == ParamType::kInt) {
-      params.*table[i].int_field = integer_storage[i];
-    } else {
-      params.*table[i].string_field = string_storage[i] != nullptr ? string_storage[i] : "";
+    const ParamInfo& info = table[i];
+    if (info.type != ParamType::kInt) {
+      params.*info.string_field = string_storage[i] != nullptr ? string_storage[i] : "";
+      continue;
     }
+    params.*info.int_field = integer_storage[i];
+    // The MCA silently keeps the default where it cannot read a number. mpirun hands its --mca
+    // options on in the environment, so there the text can be seen.
+    const std::string name = std::string("OMPI_MCA_btl_roce_") + info.name;
+    const char* text = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): set-up
+    if (text == nullptr) continue;
+    if (Status status = set_param(params, info, text); !status) return with_variable_name(status);
   }
-  if (Status status = check_params(params); !status) {
-    return Status(status.code(), status.text() + " (set as btl_roce_...)");
-  }
+  if (Status status = check_params(params); !status) return with_variable_name(status);
   return params;
 }
 
