@@ -34,8 +34,17 @@ void construct(Fragment* fragment, Module& module) {
   fragment->context = &constructed_mark;
 }
 
+/// Null if the pool cannot grow: ob1 queues the request and tries again.
+Fragment* acquire_fragment(Module& module, size_t bytes) {
+  try {
+    return module.transport->acquire(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 Descriptor* acquire(Module& module, size_t bytes, uint32_t flags) {
-  Fragment* fragment = module.transport->acquire(bytes);
+  Fragment* fragment = acquire_fragment(module, bytes);
   if (fragment == nullptr) return nullptr;
   if (fragment->context != &constructed_mark) construct(fragment, module);
   auto* descriptor = static_cast<Descriptor*>(fragment->adapter);
