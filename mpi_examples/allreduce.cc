@@ -38,10 +38,10 @@ double checked(std::vector<double>* in, std::vector<double>* out, std::size_t co
   for (std::size_t i = 0; i < count; ++i) {
     const double expected = ranks * (ranks + 1) / 2 * term(i, number);
     if ((*out)[i] == expected) continue;
-    char text[128];
+    char text[256];
     std::snprintf(text, sizeof text,
-                  "wrong sum in a vector of %zu bytes: [%zu] is %g, should be %g", 8 * count, i,
-                  (*out)[i], expected);
+                  "wrong sum in a vector of %zu bytes: [%zu] is %.17g, should be %.17g", 8 * count,
+                  i, (*out)[i], expected);
     verdict->fail(text);
     break;
   }
@@ -53,15 +53,17 @@ double mean_seconds(std::vector<double>* in, std::vector<double>* out, std::size
   const int iterations = iterations_for(options, 8 * count, 1000, 100);
   const int warmup = warmup_for(options, iterations);
   checked(in, out, count, 0, verdict);
-  for (int i = 0; i < warmup; ++i) one(in, out, count);
-  MPI_Barrier(MPI_COMM_WORLD);
   double seconds = 0;
-  for (int i = 0; i < iterations; ++i) {
+  for (int i = -warmup; i < iterations; ++i) {
+    if (i == 0) {
+      MPI_Barrier(MPI_COMM_WORLD);
+      seconds = 0;
+    }
     seconds += options.validate
-                   ? checked(in, out, count, static_cast<std::uint64_t>(i + 1), verdict)
+                   ? checked(in, out, count, static_cast<std::uint64_t>(warmup + i + 1), verdict)
                    : one(in, out, count);
   }
-  checked(in, out, count, static_cast<std::uint64_t>(iterations + 1), verdict);
+  checked(in, out, count, static_cast<std::uint64_t>(warmup + iterations + 1), verdict);
   return seconds / iterations;
 }
 

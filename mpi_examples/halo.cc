@@ -171,7 +171,7 @@ class Jacobi {
       for (int column = columns.first; column < columns.first + columns.count; ++column, ++seen) {
         const double expected = *whole->at(row + 1, column + 1);
         if (*seen == expected) continue;
-        char text[128];
+        char text[256];
         std::snprintf(text, sizeof text,
                       "wrong point (%d, %d), computed by rank %d: %.17g, should be %.17g", row,
                       column, rank, *seen, expected);

@@ -33,20 +33,23 @@ class Windowed {
     const int iterations = iterations_for(options_, bytes, 100, 20);
     const int warmup = warmup_for(options_, iterations);
     checked_window(layout, 0);
-    const bool single = !options_.separate_buffers && !options_.validate;
-    for (int i = 0; i < warmup; ++i) window(layout, single);
-    MPI_Barrier(MPI_COMM_WORLD);
+    const bool single = !options_.separate_buffers;
     double seconds = 0;
-    const double start = MPI_Wtime();
-    for (int i = 0; i < iterations; ++i) {
+    double start = 0;
+    for (int i = -warmup; i < iterations; ++i) {
+      if (i == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        seconds = 0;
+        start = MPI_Wtime();
+      }
       if (options_.validate) {
-        seconds += checked_window(layout, static_cast<std::uint64_t>(i + 1));
+        seconds += checked_window(layout, static_cast<std::uint64_t>(warmup + i + 1));
       } else {
         window(layout, single);
       }
     }
     if (!options_.validate) seconds = MPI_Wtime() - start;
-    checked_window(layout, static_cast<std::uint64_t>(iterations + 1));
+    checked_window(layout, static_cast<std::uint64_t>(warmup + iterations + 1));
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return static_cast<double>(iterations) * options_.window * pair_.pairs / seconds;
   }
