@@ -108,12 +108,25 @@ inline Completion flushed_receive(uint64_t wr_id) {
   return out;
 }
 
-/// A packet to the peer of a reliable connection, everything else at its default.
+/// A packet with everything at its default. Field by field: fields that an opcode does not have are
+/// not looked at, and clearing all of them would cost more than the rest of poll_packet.
+inline void begin_packet(wire::Opcode opcode, uint32_t dest_qpn, uint32_t psn, OutPacket& out) {
+  wire::Header& header = out.header;
+  header.opcode = opcode;
+  header.solicited = header.fecn = header.becn = header.ack_req = false;
+  header.migreq = true;
+  header.pkey = wire::kDefaultPkey;
+  header.dest_qpn = dest_qpn;
+  header.psn = psn & wire::kPsnMask;
+  out.payload.kind = PayloadRef::Kind::kNone;
+  out.payload.length = 0;
+  out.resend = out.inlined = false;
+  out.address = 0;
+}
+
+/// The same to the peer of a reliable connection.
 inline void begin_packet(const Core& core, wire::Opcode opcode, uint32_t psn, OutPacket& out) {
-  out = OutPacket{};
-  out.header.opcode = opcode;
-  out.header.dest_qpn = core.attributes.dest_qpn;
-  out.header.psn = psn & wire::kPsnMask;
+  begin_packet(opcode, core.attributes.dest_qpn, psn, out);
 }
 
 }  // namespace roce::engine

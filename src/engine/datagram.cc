@@ -21,12 +21,10 @@ bool Datagram::poll_packet(OutPacket& out) {
   if (ring_.done() == ring_.head()) return false;
   if (core_.state != QpState::kRts) return false;
   const WorkRequest& request = ring_.at(ring_.done());
-  out = OutPacket{};
   const bool imm = request.opcode == WrOpcode::kSendImm;
-  out.header.opcode = imm ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly;
+  begin_packet(imm ? wire::Opcode::kUdSendOnlyImm : wire::Opcode::kUdSendOnly, request.remote_qpn,
+               psn_, out);
   out.header.solicited = request.solicited;
-  out.header.dest_qpn = request.remote_qpn;
-  out.header.psn = psn_;
   out.header.imm = request.imm;
   out.header.qkey =
       (request.remote_qkey & kControlledQkey) != 0 ? core_.attributes.qkey : request.remote_qkey;

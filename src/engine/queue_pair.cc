@@ -125,7 +125,12 @@ void QueuePair::set_state(QpState state, TimeNs) {
 
 void QueuePair::handle_packet(const wire::Header& header, uint32_t payload_length,
                               bool congestion_experienced, TimeNs now, Effects& effects) {
-  effects = Effects{};
+  effects.drop = Drop::kNone;
+  effects.placement.kind = Placement::Kind::kNone;
+  effects.placement.length = 0;
+  effects.placement.is_atomic_original = effects.placement.grh = false;
+  effects.atomic.valid = false;
+  effects.invalidate_rkey = 0;
   Counters& counters = core_->counters;
   ++counters.rx_packets;
   counters.rx_payload_bytes += payload_length;
