@@ -20,6 +20,7 @@
 namespace roce::transport {
 
 struct Params;
+struct Hooks;
 class Counters;
 class Endpoint;  ///< One peer. Owned by the transport; lives until remove_peer or close.
 
@@ -81,6 +82,7 @@ struct Operation {
   uint64_t bytes = 0, posted_bytes = 0, pending_chunks = 0;
   bool is_get = false;
   bool failed = false;
+  Fragment* copy = nullptr;  ///< Holds the data of a put without registration.
 };
 
 struct Options {
@@ -117,6 +119,9 @@ class Transport {
   /// Opens a device and starts the connection thread. The status tells, device by device, why none
   /// is usable.
   static Result<std::unique_ptr<Transport>> open(const Params& params, const Options& options);
+  /// The same with parts replaced; for tests (src/transport/hooks.h).
+  static Result<std::unique_ptr<Transport>> open(const Params& params, const Options& options,
+                                                 const Hooks& hooks);
   ~Transport();
 
   const Limits& limits() const;

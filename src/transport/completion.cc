@@ -1,0 +1,149 @@
+// What comes back from the device for one peer.
+#include <algorithm>
+#include <mutex>
+
+#include "transport/connection_thread.h"
+#include "transport/endpoint.h"
+#include "transport/error_text.h"
+
+namespace roce::transport {
+namespace {
+
+constexpr uint64_t kBaseMask = ~uint64_t{0xFFFFFFFF};
+
+}  // namespace
+
+bool Endpoint::handle_header(const MessageHeader& header, uint32_t qpn) {
+  lock_.lock();
+  bool valid = qpn == qpn_.load(std::memory_order_relaxed);
+  if (state_.load(std::memory_order_relaxed) == State::kReady) [[likely]] {
+    valid = valid && window_.consumed(header.consumed, header.window);
+    if (!messages_.empty() || !puts_.empty() || !gets_.empty()) {
+      flush();
+    }
+  } else if (state_.load(std::memory_order_relaxed) == State::kConnecting) {
+    core_.connections->data_received(this);
+  }
+  if (valid && header.kind == MessageKind::kMessage) {
+    ++rx_messages_;
+    rx_bytes_ += header.length;
+  }
+  lock_.unlock();
+  return valid;
+}
+
+void Endpoint::handle_completion(const ibv_wc& wc, EventBatch& out) {
+  std::lock_guard guard(lock_);
+  auto number = static_cast<uint32_t>(wc.wr_id);
+  if ((wc.wr_id & kBaseMask) != wr_id_base_ || number - sq_tail_ >= sq_head_ - sq_tail_) {
+    return;  // of a queue pair that has been settled already
+  }
+  if (wc.status != IBV_WC_SUCCESS) [[unlikely]] {
+    // The queue pair is in the error state; the connection thread destroys it and settles.
+    report_error(wc, &records_[number & (records_.size() - 1)]);
+    return;
+  }
+  for (; sq_tail_ != number + 1; ++sq_tail_) {
+    const Record& record = records_[sq_tail_ & (records_.size() - 1)];
+    if (record.kind != Record::Kind::kNone) {
+      finish_record(record, Code::kOk, &out);
+    }
+  }
+  flush();
+}
+
+void Endpoint::handle_receive_error(const ibv_wc& wc) {
+  std::lock_guard guard(lock_);
+  if (qp_ != nullptr && wc.qp_num == qp_->qp_num) report_error(wc, nullptr);
+}
+
+/// A batch holds what one poll of successes yields; everything else is deferred.
+void Endpoint::emit(Event event, EventBatch* out) {
+  if (out != nullptr && out->count < EventBatch::kCapacity) {
+    out->push(event);
+  } else {
+    defer(event);
+  }
+}
+
+void Endpoint::finish_record(const Record& record, Code status, EventBatch* out) {
+  switch (record.kind) {
+    case Record::Kind::kNone:
+      break;
+    case Record::Kind::kFragment:
+      // What was posted before the goodbye of a peer has reached it, or was not wanted.
+      emit({.type = Event::Type::kFragment,
+            .status = peer_said_goodbye_ ? Code::kOk : status,
+            .object = record.object},
+           out);
+      break;
+    case Record::Kind::kPut:
+      window_.put_acknowledged(record.bytes);
+      finish_chunk(static_cast<Operation*>(record.object), record.bytes, status, out);
+      break;
+    case Record::Kind::kGet:
+      --reads_outstanding_;
+      rail_->get_budget.give_back(record.bytes);
+      finish_chunk(static_cast<Operation*>(record.object), record.bytes, status, out);
+      break;
+  }
+}
+
+void Endpoint::finish_chunk(Operation* operation, uint32_t bytes, Code status, EventBatch* out) {
+  --operation->pending_chunks;
+  operation->failed |= status != Code::kOk;
+  (operation->is_get ? get_bytes_ : put_bytes_) += status == Code::kOk ? bytes : 0;
+  if (operation->pending_chunks != 0 || operation->posted_bytes < operation->bytes) {
+    return;  // what is not posted yet waits in the queue
+  }
+  finish_operation(operation, out);
+}
+
+void Endpoint::finish_operation(Operation* operation, EventBatch* out) {
+  if (operation->copy != nullptr) {
+    core_.fragments->release(operation->copy);
+    operation->copy = nullptr;
+  }
+  if (!operation->failed) {
+    ++(operation->is_get ? gets_done_ : puts_done_);
+  }
+  emit({.type = Event::Type::kOperation,
+        .status = operation->failed ? Code::kUnreachable : Code::kOk,
+        .object = operation},
+       out);
+}
+
+ConnectionFacts Endpoint::facts() const {
+  return {core_, *rail_, path_, own_, peer_, agreement_, address_, name_, qp_};
+}
+
+void Endpoint::report_error(const ibv_wc& wc, const Record* record) {
+  State state = state_.load(std::memory_order_relaxed);
+  if (state == State::kClosed || peer_said_goodbye_) {
+    core_.connections->tear_down(this);
+    return;
+  }
+  if (state != State::kReady && state != State::kConnecting) {
+    return;  // told already
+  }
+  FailedWork work;
+  work.what = record == nullptr                    ? "receiving a message"
+              : record->kind == Record::Kind::kPut ? "RDMA WRITE (put)"
+              : record->kind == Record::Kind::kGet ? "RDMA READ (get)"
+                                                   : "sending a message";
+  work.bytes = record == nullptr ? wc.byte_len : record->bytes;
+  work.status = wc.status;
+  work.vendor_error = wc.vendor_err;
+  fail_locked(describe_failure(facts(), work));
+  core_.connections->tear_down(this);
+}
+
+void Endpoint::post_failed(int error) {
+  FailedWork work;
+  work.what = "posting a work request";
+  work.error = error;
+  fail_locked(describe_failure(facts(), work));
+  core_.connections->tear_down(this);
+}
+
+}  // namespace roce::transport
