@@ -118,6 +118,8 @@ void QueuePair::set_state(QpState state, TimeNs) {
     if (state == QpState::kSqd) requester_->drain();
   } else if (ready_to_send) {
     datagram_->start(core_->attributes.sq_psn);
+  } else if (state == QpState::kSqd) {
+    core_->events |= kEventSqDrained;
   }
 }
 

@@ -148,6 +148,12 @@ TEST(Drain, IdleQueueIsDrainedAtOnce) {
   EXPECT_EQ(solo.qp.take_events(), unsigned{kEventSqDrained});
 }
 
+TEST(Drain, DatagramsHaveNothingToWaitFor) {
+  Solo solo(default_attributes(), QpType::kUd);
+  solo.qp.set_state(QpState::kSqd, solo.now);
+  EXPECT_EQ(solo.qp.take_events(), unsigned{kEventSqDrained});
+}
+
 TEST(States, FirstPacketInRtrEstablishesTheConnection) {
   SwitchMemory memory;
   Counters counters;

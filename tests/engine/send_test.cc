@@ -102,6 +102,16 @@ TEST(SendRequester, WindowBelowOnePacketStillSendsOne) {
   EXPECT_TRUE(out[0].header.ack_req);
 }
 
+TEST(SendRequester, OnePacketMayLeaveWhateverElseIsOutstanding) {
+  Solo solo;
+  PathLimits limits;
+  limits.max_inflight_bytes = 10;
+  solo.qp.set_limits(limits);
+  solo.post(WrOpcode::kRead, 1, 8);
+  solo.post(WrOpcode::kSend, 2, kMtu);
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn, kSendPsn + 1}));
+}
+
 TEST(SendRequester, WindowLoweredInsideAMessageDoesNotStall) {
   Solo solo;
   solo.post(WrOpcode::kSend, 1, 20 * kMtu);
