@@ -60,7 +60,7 @@ int dealloc_pd(ibv_pd* verbs) {
   context_of(pd->context)->users.fetch_sub(1);
   if (!pd->retired_handles.empty()) {
     const ProgressLock guard(*process);
-    for (const auto& ah : pd->retired_handles) process->udp()->forget(ah->route);
+    for (const auto& ah : pd->retired_handles) forget_routes(*process->udp(), *ah);
   }
   delete pd;
   return 0;

@@ -90,7 +90,9 @@ struct Channel : ibv_comp_channel {
 };
 
 struct Ah : ibv_ah {
-  Route route;
+  Route route;  ///< Without a destination port: that depends on the queue pair number.
+  /// [P] One per destination port used so far; they keep their place, as trains refer to them.
+  std::vector<std::unique_ptr<Route>> routes;
 
   Ah() : ibv_ah{} {}
 };
@@ -212,6 +214,10 @@ bool refresh_device(Device& device, bool* running, bool* state_changed, bool* gi
 /// Largest RC segment that the device takes from another soft device: IP, UDP and the longest
 /// headers fit into the interface's MTU beside it.
 uint32_t largest_segment(Device& device);
+/// The handle's route to the process of a queue pair number.
+Route& route_towards(Ah& ah, uint32_t qpn);
+/// Before the handle is freed.
+void forget_routes(UdpPort& udp, const Ah& ah);
 /// UDP port of the process that a queue pair number names: by its slot if it may be a soft
 /// device's, else 4791.
 uint16_t port_of_qpn(uint32_t qpn);

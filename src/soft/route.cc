@@ -66,6 +66,23 @@ uint16_t port_of_qpn(uint32_t qpn) {
   return static_cast<uint16_t>(wire::kRoceUdpPort + ((qpn & ~kQpnSoftBit) >> kQpnSlotShift));
 }
 
+Route& route_towards(Ah& ah, uint32_t qpn) {
+  const uint16_t port = port_of_qpn(qpn);
+  for (const auto& route : ah.routes) {
+    if (route->flow.dst_port == port) return *route;
+  }
+  // At most one per slot of a host; most handles are used with one queue pair.
+  ah.routes.push_back(std::make_unique<Route>(ah.route));
+  Route& route = *ah.routes.back();
+  route.flow.dst_port = port;
+  route.no_trains = (qpn & kQpnSoftBit) == 0;
+  return route;
+}
+
+void forget_routes(UdpPort& udp, const Ah& ah) {
+  for (const auto& route : ah.routes) udp.forget(*route);
+}
+
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   Process* process = Process::usable();
   if (process == nullptr) return nullptr;
@@ -101,8 +118,8 @@ int destroy_ah(ibv_ah* verbs) {
   if (sends_pending(pd)) {
     pd.retired_handles.push_back(std::move(ah));
   } else {
-    process->udp()->forget(ah->route);
-    for (const auto& retired : pd.retired_handles) process->udp()->forget(retired->route);
+    forget_routes(*process->udp(), *ah);
+    for (const auto& retired : pd.retired_handles) forget_routes(*process->udp(), *retired);
     pd.retired_handles.clear();
   }
   pd.users.fetch_sub(1);

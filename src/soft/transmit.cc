@@ -62,7 +62,9 @@ bool Process::send_packet(Qp& qp, const engine::OutPacket& packet, engine::TimeN
     settle(qp);
     return true;
   }
-  Route& route = packet.address != 0 ? reinterpret_cast<Ah*>(packet.address)->route : qp.route;
+  Route& route = packet.address != 0
+                     ? route_towards(*reinterpret_cast<Ah*>(packet.address), packet.header.dest_qpn)
+                     : qp.route;
   const uint8_t tos = packet.header.opcode == wire::Opcode::kCnp ? kCnpTos : route.tos;
   uint8_t headers[wire::kMaxHeaderBytes];
   const size_t header_bytes = wire::build(packet.header, payload.length, headers);
