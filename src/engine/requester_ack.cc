@@ -242,10 +242,10 @@ void Requester::handle_gather_fault(uint32_t psn) {
   if (fault_ == ring_.done()) fail(WcStatus::kLocalProtection);
 }
 
-/// The oldest unfinished request ends with this status; all later ones are flushed.
+/// The oldest unfinished request ends with this status; all later ones are flushed. The timers keep
+/// their values: trouble() is asked afterwards.
 void Requester::fail(WcStatus status) {
   ring_.fail(ring_.done(), status);
-  stop_timer();
   core_.enter_error();
 }
 

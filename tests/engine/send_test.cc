@@ -293,6 +293,7 @@ const BadSequence kBadSequences[] = {
     {"FirstInsideMessage", {{Opcode::kRcSendFirst, kMtu}, {Opcode::kRcSendFirst, kMtu}}},
     {"OnlyInsideMessage", {{Opcode::kRcSendFirst, kMtu}, {Opcode::kRcSendOnly, 8}}},
     {"WriteInsideSend", {{Opcode::kRcSendFirst, kMtu}, {Opcode::kRcWriteMiddle, kMtu}}},
+    {"WriteFirstInsideSend", {{Opcode::kRcSendFirst, kMtu}, {Opcode::kRcWriteFirst, kMtu}}},
     {"SendInsideWrite", {{Opcode::kRcWriteFirst, kMtu}, {Opcode::kRcSendMiddle, kMtu}}},
     {"ReadInsideSend", {{Opcode::kRcSendFirst, kMtu}, {Opcode::kRcReadRequest, 0}}},
     {"AtomicInsideWrite", {{Opcode::kRcWriteFirst, kMtu}, {Opcode::kRcFetchAdd, 0}}},

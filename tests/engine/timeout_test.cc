@@ -158,6 +158,21 @@ TEST(Timeout, NothingOutstandingMeansNoTimer) {
   EXPECT_EQ(solo.qp.poll_timer(), kNever);
 }
 
+TEST(Timeout, TroubleIsStillKnownAfterGivingUp) {
+  QpAttributes attributes = default_attributes();
+  attributes.timeout = 8;
+  attributes.retry_cnt = 2;
+  Solo solo(attributes);
+  solo.post(WrOpcode::kSend, 1, 8);
+  const TimeNs start = solo.now;
+  solo.packets();
+  solo.pass_time(start + 1'000 * kMs);
+  ASSERT_EQ(solo.qp.state(), QpState::kErr);
+  EXPECT_EQ(solo.qp.trouble().oldest_unacked_since, start);
+  EXPECT_EQ(solo.qp.trouble().last_acked_psn, kSendPsn - 1);
+  EXPECT_EQ(solo.qp.poll_timer(), kNever);
+}
+
 TEST(Timeout, DriverThatWasAwayStillGivesEveryRetryItsTime) {
   QpAttributes attributes = default_attributes();
   attributes.retry_cnt = 2;
