@@ -1,2 +1,10 @@
 # roce_test(NAME TIMEOUT_SECONDS LABELS COMMAND...): see tests/CTestTestfile.cmake.in.
 roce_test(btl_test 60 btl ${ROCE_BUILD_DIR}/tests/btl/btl_test)
+if(ROCE_HAVE_OMPI)
+  roce_test(btl_exports 60 btl ${ROCE_SRC_DIR}/tests/btl/check_exports.sh)
+  roce_test(btl_parameters 60 btl ${ROCE_SRC_DIR}/tests/btl/check_parameters.sh)
+  roce_test(btl_values 300 btl ${ROCE_SRC_DIR}/tests/btl/check_values.sh)
+  roce_test(btl_singleton 300 btl ${ROCE_SRC_DIR}/tests/btl/check_singleton.sh)
+  roce_test(btl_pairs 600 btl ${ROCE_SRC_DIR}/tests/btl/check_pairs.sh)
+  roce_test(btl_pairs_long 3600 "btl;long" ${ROCE_SRC_DIR}/tests/btl/check_pairs.sh 67108864)
+endif()
