@@ -233,6 +233,11 @@ void examine_table(const Table& table, const std::vector<Gid>& addresses, Discov
                             std::string(table.name) + " has no device" +
                                 (plain ? "." : ": " + errno_text(error) + ".")});
   }
+  std::vector<std::string> left_out;
+  table.interfaces_left_out(&left_out);
+  for (std::string& sentence : left_out) {
+    out.refusals.push_back({table.name, 0, std::string(table.name) + ": " + sentence + "."});
+  }
   if (list == nullptr) return;
   for (int i = 0; i < count; ++i) {
     Examiner(table, table.get_device_name(list[i]), addresses, out).examine(list[i]);

@@ -28,7 +28,7 @@ struct Candidate {
 struct Refusal {
   std::string device;  ///< Name of the table where there is no device at all.
   uint8_t port = 0;    ///< 0: the device as a whole.
-  std::string reason;  ///< A sentence that starts with device and port.
+  std::string reason;  ///< A sentence that starts with device and port, or table.
 };
 
 struct Discovery {

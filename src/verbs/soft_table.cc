@@ -1,4 +1,5 @@
 // The table of the software device.
+#include "soft/interfaces.h"
 #include "verbs/table.h"
 
 namespace roce::verbs {
@@ -7,6 +8,8 @@ namespace {
 // The software device needs no preparation: it survives fork in the parent, and its calls fail in
 // the child.
 int fork_init() { return 0; }
+
+void interfaces_left_out(std::vector<std::string>* sentences) { soft::list_interfaces(sentences); }
 
 constexpr Table kTable = {
     .name = "soft",
@@ -42,6 +45,7 @@ constexpr Table kTable = {
     .query_qp = soft::query_qp,
     .destroy_qp = soft::destroy_qp,
     .create_ah = soft::create_ah,
+    .init_ah_from_wc = soft::init_ah_from_wc,
     .destroy_ah = soft::destroy_ah,
     .get_async_event = soft::get_async_event,
     .ack_async_event = soft::ack_async_event,
@@ -51,6 +55,7 @@ constexpr Table kTable = {
     .wc_status_str = ibv_wc_status_str,
     .device_hints = soft::device_hints,
     .set_peer_hints = soft::set_peer_hints,
+    .interfaces_left_out = interfaces_left_out,
     .describe_qp = soft::describe_qp,
 };
 

@@ -25,6 +25,7 @@ int device_hints(ibv_context*, PeerHints* hints) {
   return 0;
 }
 int set_peer_hints(ibv_qp*, const PeerHints*) { return 0; }
+void interfaces_left_out(std::vector<std::string>*) {}
 int describe_qp(ibv_qp*, char* text, size_t bytes) {
   if (bytes != 0) *text = '\0';
   return 0;
@@ -64,6 +65,7 @@ constexpr Table kTable = {
     .query_qp = ibv_query_qp,
     .destroy_qp = ibv_destroy_qp,
     .create_ah = ibv_create_ah,
+    .init_ah_from_wc = ibv_init_ah_from_wc,
     .destroy_ah = ibv_destroy_ah,
     .get_async_event = ibv_get_async_event,
     .ack_async_event = ibv_ack_async_event,
@@ -72,6 +74,7 @@ constexpr Table kTable = {
     .wc_status_str = ibv_wc_status_str,
     .device_hints = device_hints,
     .set_peer_hints = set_peer_hints,
+    .interfaces_left_out = interfaces_left_out,
     .describe_qp = describe_qp,
 };
 

@@ -13,6 +13,9 @@
 
 #include <infiniband/verbs.h>
 
+#include <string>
+#include <vector>
+
 #include "soft/soft.h"
 
 namespace roce::verbs {
@@ -67,6 +70,8 @@ struct Table {
   int (*destroy_qp)(ibv_qp* qp);
 
   ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attributes);
+  int (*init_ah_from_wc)(ibv_context* context, uint8_t port, ibv_wc* wc, ibv_grh* grh,
+                         ibv_ah_attr* attributes);
   int (*destroy_ah)(ibv_ah* ah);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
@@ -76,11 +81,13 @@ struct Table {
   const char* (*event_type_str)(ibv_event_type event);
   const char* (*wc_status_str)(ibv_wc_status status);
 
-  // What verbs have no call for. libibverbs: hints as above, set_peer_hints does nothing,
-  // describe_qp gives an empty text.
+  // What verbs have no call for. libibverbs: hints as above, set_peer_hints and interfaces_left_out
+  // do nothing, describe_qp gives an empty text.
   int (*device_hints)(ibv_context* context, PeerHints* hints);
   /// To be called in INIT, before RTR.
   int (*set_peer_hints)(ibv_qp* qp, const PeerHints* hints);
+  /// Appends a sentence for each network interface that could have been a device and is not.
+  void (*interfaces_left_out)(std::vector<std::string>* sentences);
   /// Text about a queue pair's trouble for error messages; length as snprintf.
   int (*describe_qp)(ibv_qp* qp, char* text, size_t bytes);
 };

@@ -171,6 +171,7 @@ TEST(RankCandidates, NearThenFastThenInOrder) {
 
 TEST(PortSpeed, HasTheRatesOfEthernetGenerations) {
   EXPECT_EQ(port_speed_mbps(8, 1), 10000u);     // 10G: FDR10 x1
+  EXPECT_EQ(port_speed_mbps(16, 2), 56000u);    // 56G: FDR x4
   EXPECT_EQ(port_speed_mbps(32, 1), 25000u);    // 25G: EDR x1
   EXPECT_EQ(port_speed_mbps(8, 2), 40000u);     // 40G: FDR10 x4
   EXPECT_EQ(port_speed_mbps(32, 16), 50000u);   // 50G: EDR x2

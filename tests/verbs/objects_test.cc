@@ -82,17 +82,18 @@ TEST_F(Objects, RefusedQueuePairNamesWhatIsTooLarge) {
   ibv_qp_init_attr asked{};
   asked.qp_type = IBV_QPT_RC;
   asked.cap = {.max_send_wr = 2000,
-               .max_recv_wr = 10,
+               .max_recv_wr = 1000,
                .max_send_sge = 9,
                .max_recv_sge = 1,
                .max_inline_data = 64};
   const Result<QueuePair> qp = QueuePair::create(pd_, asked);
   ASSERT_FALSE(qp);
   EXPECT_EQ(qp.status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(qp.status().text(),
-            "dev0: create_qp(RC, send queue 2000 x 9 entries, inline 64 bytes, receive queue 10 x "
-            "1 entries) failed: Invalid argument (errno 22). Too much for this device: send queue "
-            "depth 2000 of at most 1000; send entries 9 of at most 4.");
+  EXPECT_EQ(
+      qp.status().text(),
+      "dev0: create_qp(RC, send queue 2000 x 9 entries, inline 64 bytes, receive queue 1000 x "
+      "1 entries) failed: Invalid argument (errno 22). Too much for this device: send queue "
+      "depth 2000 of at most 1000; send entries 9 of at most 4.");
 }
 
 TEST_F(Objects, RefusedCompletionQueueNamesTheLimit) {

@@ -1,2 +1,2 @@
-# roce_test(NAME TIMEOUT_SECONDS LABELS COMMAND...): see tests/CTestTestfile.cmake.in.
-#   roce_test(verbs_test 60 verbs ${ROCE_BUILD_DIR}/tests/verbs/verbs_test)
+roce_test(verbs_test 60 verbs ${ROCE_BUILD_DIR}/tests/verbs/verbs_test)
+roce_test(verbs_behaviour 120 verbs ${ROCE_BUILD_DIR}/tests/verbs/verbs_behaviour_test)
