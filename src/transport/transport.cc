@@ -215,6 +215,7 @@ void Transport::remove_peer(Endpoint* peer) {
   auto done = std::make_shared<std::atomic<bool>>(false);
   impl_->core.connections->close(peer, done);
   impl_->progress_until([&done] { return done->load(std::memory_order_acquire); }, kCloseLimit);
+  peer->fold_counters(impl_->core.counters);  // they outlive the peer
   impl_->core.peers.remove(peer);
 }
 
