@@ -45,7 +45,13 @@ void say_verbose(int level, const std::string& line) {
 }
 
 void explain_not_usable(const std::string& reason) {
-  say_once("not used on " + own_host_name() + ": " + reason);
+  // The reason may be a list, one line for each device: here it becomes one.
+  std::string line;
+  for (char c : reason) {
+    if (c == '\n') c = ' ';
+    if (c != ' ' || line.empty() || line.back() != ' ') line += c;
+  }
+  say_once("not used on " + own_host_name() + ": " + line);
   opal_show_help(kHelpFile, "not usable", true, own_host_name().c_str(), reason.c_str());
 }
 
