@@ -7,20 +7,23 @@ testing_roce || skip "needs btl roce"
 
 # What has to be said: extended regular expressions, each of which must match stderr, upper or lower case.
 declare -A says=(
-  [range]='traffic_class .*300 .*0\.\.255'
-  [timeout]='connect_timeout_s .*0 .*1\.\.3600'
-  [mtu]='mtu_bytes .*100 .*256\.\.65536'
-  [choice]='soft .*maybe .*auto\|on\|off'
-  [interface]='if_include .*nosuch0'
-  [subnet]='if_include .*192\.0\.2\.0/24'
-  [malformed]='if_include .*10\.77\.0\.0/99'
-  [gid]='gid_index .*99'
-  [excluded]='if_exclude'
+  [range]='btl_roce_traffic_class: 300 .*0\.\.255'
+  [number]='btl_roce_traffic_class: .*abc.* 0\.\.255'
+  [timeout]='btl_roce_connect_timeout_s: 0 .*1\.\.3600'
+  [mtu]='btl_roce_mtu_bytes: 100 .*256\.\.65536'
+  [choice]='btl_roce_soft: .*maybe.* auto\|on\|off'
+  [frag]='btl_roce_max_send_size: 10 .*1024\.\.'
+  [interface]='if_include: "nosuch0" .*correct it or leave it out'
+  [subnet]='if_include: "192\.0\.2\.0/24" '
+  [malformed]='if_include: "10\.77\.0\.0/99" '
+  [gid]='index 99 \(parameter gid_index\)'
+  [excluded]='if_exclude = "lo,eth0,d0,d1"'
   [address]='d0.* address'
-  [ports]='port .*4791'
+  [ports]='UDP port from 4791 to 5302'
   [stats]='/nonexistent/file.*No such file'
-  [firewall]='UDP port [0-9]+.*firewall'
-  [hosts]='h1.*h2|h2.*h1'
+  [firewall]='firewall.* UDP port (479[1-9]|4[89][0-9][0-9]|5[0-3][0-9][0-9])'
+  [waited]='connect_timeout_s = 3'
+  [hosts]='host h1.*host h2|host h2.*host h1'
 )
 
 expect_says() {
@@ -78,8 +81,10 @@ wrapper=()
 
 # Wrong values
 alone range -- traffic_class 300
+alone number -- traffic_class abc
 alone timeout -- connect_timeout_s 0
 alone mtu -- mtu_bytes 100
+alone frag -- max_send_size 10
 alone choice -- soft maybe
 alone interface -- if_include nosuch0
 alone subnet -- if_include 192.0.2.0/24
@@ -167,7 +172,7 @@ if [ "$status" = 0 ] || [ "$status" = 124 ] || crashed "$status"; then
   fail "status $status, should be an error (124: no end in time)"
   show "$what"
 fi
-expect_says firewall hosts
+expect_says firewall waited hosts
 
 # The smallest MTU that IPv4 hosts have in practice: 256 bytes of payload in a packet.
 start_hosts 2 --mtu 576

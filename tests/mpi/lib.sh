@@ -22,10 +22,12 @@ out=$work/out
 err=$work/err
 stats=$work/stats # prefix of the statistics files of the last run
 hosts_up=
+running=
 
 cleanup() {
   local status=$?
   trap - EXIT INT TERM
+  [ -z "$running" ] || { kill "$running" && wait "$running"; } 2>/dev/null
   ! declare -F at_exit >/dev/null || at_exit
   [ -z "$hosts_up" ] || "$hosts" down || true
   rm -rf "$work"
@@ -85,7 +87,13 @@ run() {
   shift
   runs=$((runs + 1))
   rm -f "$stats".*
-  timeout -k 5 "$seconds" "$@" >"$out" 2>"$err" </dev/null
+  # In the background: a signal to this script is then taken at once, and cleanup ends the job.
+  timeout -k 5 "$seconds" "$@" >"$out" 2>"$err" </dev/null &
+  running=$!
+  wait "$running"
+  set -- $?
+  running=
+  return "$1"
 }
 
 show() {

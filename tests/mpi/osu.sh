@@ -38,13 +38,14 @@ run_program() {
   local list=$1 program=$2 np=4 help options=()
   [[ $program != */pt2pt/* ]] || np=2
   help=$(timeout 20 "$program" --help 2>&1)
-  ! grep -q -e '-m, --message-size' <<<"$help" || options+=(-m "$max_bytes")
-  ! grep -q -e '-i, --iterations' <<<"$help" || options+=(-i 10)
-  ! grep -q -e '-x, --warmup' <<<"$help" || options+=(-x 2)
+  # Old trees have short options only: "  -i ITER", "  -m SIZE".
+  ! grep -q -E '^ +-m[ ,]' <<<"$help" || options+=(-m "$max_bytes")
+  ! grep -q -E '^ +-i[ ,]' <<<"$help" || options+=(-i 10)
+  ! grep -q -E '^ +-x[ ,]' <<<"$help" || options+=(-x 2)
   ! grep -q -e '-c, --validation' <<<"$help" || options+=(-c)
   place "$np"
   what="np $np, btl $list: ${program##*/} ${options[*]}"
-  run 120 "$mpirun" -np "$np" "${place[@]}" --mca pml ob1 --mca btl "$list" "$program" "${options[@]}"
+  run 200 "$mpirun" -np "$np" "${place[@]}" --mca pml ob1 --mca btl "$list" "$program" "${options[@]}"
 }
 
 # Validation prints Fail in its column and need not set the status.
