@@ -105,8 +105,8 @@ class SendQueue {
   void append(const void* data, size_t bytes);
   void write_copied(const Route& route, const OutPacket& packet, uint16_t ip_id);
   void write_gathered(const Route& route, const OutPacket& packet, uint16_t ip_id);
-  int send_some();
-  void handle_refusal(int error, UdpCounters& counters);
+  bool flush_rest(UdpCounters& counters);
+  bool handle_error(int error, UdpCounters& counters);
   bool send_singly(UdpCounters& counters);
   void count_sent(size_t messages, UdpCounters& counters);
   void count_lost(int error, uint32_t datagrams, UdpCounters& counters);
@@ -123,7 +123,8 @@ class SendQueue {
   size_t next_ = 0;   // First train that has not left.
   size_t count_ = 0;  // Trains in the batch.
   size_t iovecs_ = 0;
-  uint32_t bytes_ = 0;       // Wire bytes in the batch.
+  uint32_t bytes_ = 0;  // Wire bytes in the batch.
+  uint32_t datagrams_ = 0;
   uint32_t arena_used_ = 0;  // At most bytes_: the arena holds a part of the wire bytes.
   std::vector<mmsghdr> messages_;
   std::vector<Train> trains_;
@@ -162,6 +163,8 @@ class ReceiveSide {
 
   void arm(size_t index);
   bool take(size_t index, ReceivedBuffer& out) const;
+  std::span<const ReceivedBuffer> receive_one(UdpCounters& counters);
+  std::span<const ReceivedBuffer> nothing(int error, UdpCounters& counters);
   void choose_batch(size_t got, size_t bytes);
 
   Descriptor fd_;

@@ -1,6 +1,6 @@
+// What of UdpPort is off the data path; the rest is in udp_send.cc and udp_receive.cc.
 #include "soft/udp_port.h"
 
-#include <cerrno>
 #include <utility>
 
 #include "soft/udp_impl.h"
@@ -35,10 +35,6 @@ int UdpPort::receive_fd() const { return impl_->receiver->fd(); }
 uint32_t UdpPort::receive_buffer_bytes() const { return impl_->receiver->buffer_bytes(); }
 uint32_t UdpPort::receive_budget_bytes() const { return receive_buffer_bytes() / 2; }
 
-std::span<const ReceivedBuffer> UdpPort::receive() {
-  return impl_->receiver->receive(impl_->counters);
-}
-
 void UdpPort::assign_source(Route& route, uint32_t flow_hash) {
   const bool ipv4 = route.flow.is_ipv4();
   const uint32_t first = ipv4 ? 0 : impl_->ipv4_senders;
@@ -53,48 +49,9 @@ void UdpPort::assign_source(Route& route, uint32_t flow_hash) {
   if (!queue.has_defaults()) queue.set_defaults(route.tos, route.hop_limit);
 }
 
-bool UdpPort::add(Route& route, uint8_t tos, std::span<const uint8_t> headers,
-                  std::span<const iovec> payload, uint32_t payload_bytes, bool copy_payload) {
-  Impl& impl = *impl_;
-  OutPacket packet{headers, payload, payload_bytes, wire::pad_bytes(payload_bytes), 0};
-  packet.bytes = static_cast<uint32_t>(headers.size()) + payload_bytes + packet.pad_bytes +
-                 static_cast<uint32_t>(wire::kIcrcBytes);
-  size_t gathered = 0;
-  for (const iovec& piece : payload) gathered += piece.iov_len;
-  const bool known = static_cast<size_t>(route.sender) < impl.senders.size();
-  if (!known || packet.bytes > SendQueue::kMaxTrainBytes || gathered != payload_bytes ||
-      headers.size() < wire::kBthBytes) [[unlikely]] {
-    ++impl.counters.tx_errors;
-    impl.counters.last_tx_errno = !known                                     ? EAFNOSUPPORT
-                                  : packet.bytes > SendQueue::kMaxTrainBytes ? EMSGSIZE
-                                                                             : EINVAL;
-    return true;
-  }
-  const bool copy = copy_payload || payload_bytes <= SendQueue::kCopyBelow ||
-                    payload.size() > SendQueue::kMaxPieces;
-  if (!impl.senders[route.sender].add(route, tos, packet, copy)) return false;
-  impl.pending |= 1u << route.sender;
-  return true;
-}
-
 uint32_t UdpPort::open_train_room(const Route& route) const {
   if (static_cast<size_t>(route.sender) >= impl_->senders.size()) return 0;
   return impl_->senders[route.sender].open_train_room(route);
-}
-
-bool UdpPort::flush() {
-  Impl& impl = *impl_;
-  impl.blocked_fd = -1;
-  for (uint32_t left = impl.pending; left != 0; left &= left - 1) {
-    const int index = __builtin_ctz(left);
-    SendQueue& queue = impl.senders[index];
-    if (queue.flush(impl.counters)) {
-      impl.pending &= ~(1u << index);
-    } else {
-      impl.blocked_fd = queue.fd();
-    }
-  }
-  return impl.pending == 0;
 }
 
 bool UdpPort::empty() const { return impl_->pending == 0; }

@@ -23,6 +23,22 @@ void map_ipv4(const void* address, uint8_t out[16]) {
   std::memcpy(out + 12, address, 4);
 }
 
+// Level and type of a control message as one number.
+constexpr uint64_t kind(int level, int type) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(level)) << 32 | static_cast<uint32_t>(type);
+}
+
+int load_int(const uint8_t* at) {
+  int value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+uint64_t datagrams_in(const ReceivedBuffer& buffer) {
+  if (buffer.bytes == buffer.segment_bytes) return 1;
+  return (buffer.bytes - 1) / buffer.segment_bytes + 1;
+}
+
 }  // namespace
 
 ReceiveSide::ReceiveSide(Descriptor fd, uint16_t port, bool ipv6)
@@ -59,10 +75,10 @@ void ReceiveSide::choose_batch(size_t got, size_t bytes) {
   } else if (batch_ > 1) {
     singles_wanted_ = 1;
     batch_ = std::min(2 * batch_, kBuffers);
-  } else if (++singles_ >= singles_wanted_) {
+  } else {
     batch_ = 2;
   }
-  if (batch_ > 1) singles_ = 0;
+  singles_ = 0;
   const size_t average = bytes / got + 1;
   batch_ = std::min(batch_, std::max<size_t>(kBatchCacheBytes / average, 1));
 }
@@ -84,65 +100,86 @@ bool ReceiveSide::take(size_t index, ReceivedBuffer& out) const {
   }
   bool has_destination = false;
   out.tos = 0;
-  auto* header = const_cast<msghdr*>(&message);
-  for (cmsghdr* item = CMSG_FIRSTHDR(header); item != nullptr; item = CMSG_NXTHDR(header, item)) {
-    const uint8_t* value = CMSG_DATA(item);
-    const size_t bytes = item->cmsg_len - CMSG_LEN(0);
-    if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_PKTINFO &&
-        bytes >= sizeof(in6_pktinfo)) {
-      std::memcpy(out.flow.dst, value + offsetof(in6_pktinfo, ipi6_addr), 16);
-      std::memcpy(&out.ifindex, value + offsetof(in6_pktinfo, ipi6_ifindex), sizeof out.ifindex);
-      has_destination = true;
-    } else if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_PKTINFO &&
-               bytes >= sizeof(in_pktinfo)) {
-      map_ipv4(value + offsetof(in_pktinfo, ipi_addr), out.flow.dst);
-      std::memcpy(&out.ifindex, value + offsetof(in_pktinfo, ipi_ifindex), sizeof out.ifindex);
-      has_destination = true;
-    } else if (item->cmsg_level == IPPROTO_IP && item->cmsg_type == IP_TOS && bytes >= 1) {
-      out.tos = value[0];  // One byte, unlike what sendmsg takes.
-    } else if (item->cmsg_level == IPPROTO_IPV6 && item->cmsg_type == IPV6_TCLASS &&
-               bytes >= sizeof(int)) {
-      int traffic_class = 0;
-      std::memcpy(&traffic_class, value, sizeof traffic_class);
-      out.tos = static_cast<uint8_t>(traffic_class);
-    } else if (item->cmsg_level == IPPROTO_UDP && item->cmsg_type == UDP_GRO &&
-               bytes >= sizeof(int)) {
-      int segment = 0;
-      std::memcpy(&segment, value, sizeof segment);
-      if (segment <= 0) return false;
-      out.segment_bytes = std::min(static_cast<uint32_t>(segment), out.bytes);
+  const uint8_t* at = slot.control;
+  const uint8_t* const end = at + message.msg_controllen;
+  while (static_cast<size_t>(end - at) >= sizeof(cmsghdr)) {
+    cmsghdr item;
+    std::memcpy(&item, at, sizeof item);
+    if (item.cmsg_len < sizeof item || item.cmsg_len > static_cast<size_t>(end - at)) return false;
+    const uint8_t* value = at + CMSG_LEN(0);
+    const size_t bytes = item.cmsg_len - CMSG_LEN(0);
+    switch (kind(item.cmsg_level, item.cmsg_type)) {
+      case kind(IPPROTO_IPV6, IPV6_PKTINFO):
+        if (bytes < sizeof(in6_pktinfo)) return false;
+        std::memcpy(out.flow.dst, value + offsetof(in6_pktinfo, ipi6_addr), 16);
+        std::memcpy(&out.ifindex, value + offsetof(in6_pktinfo, ipi6_ifindex), sizeof out.ifindex);
+        has_destination = true;
+        break;
+      case kind(IPPROTO_IP, IP_PKTINFO):
+        if (bytes < sizeof(in_pktinfo)) return false;
+        map_ipv4(value + offsetof(in_pktinfo, ipi_addr), out.flow.dst);
+        std::memcpy(&out.ifindex, value + offsetof(in_pktinfo, ipi_ifindex), sizeof out.ifindex);
+        has_destination = true;
+        break;
+      case kind(IPPROTO_IP, IP_TOS):  // One byte, unlike what sendmsg takes.
+        if (bytes < 1) return false;
+        out.tos = value[0];
+        break;
+      case kind(IPPROTO_IPV6, IPV6_TCLASS):
+        if (bytes < sizeof(int)) return false;
+        out.tos = static_cast<uint8_t>(load_int(value));
+        break;
+      case kind(IPPROTO_UDP, UDP_GRO):
+        if (bytes < sizeof(int) || load_int(value) <= 0) return false;
+        out.segment_bytes = std::min(static_cast<uint32_t>(load_int(value)), out.bytes);
+        break;
+      default:
+        break;
     }
+    at += std::min(CMSG_ALIGN(item.cmsg_len), static_cast<size_t>(end - at));
   }
   return has_destination;
 }
 
-std::span<const ReceivedBuffer> ReceiveSide::receive(UdpCounters& counters) {
-  ++counters.rx_calls;
-  int got;
-  if (batch_ == 1) {
-    const ssize_t bytes = recvmsg(fd_.get(), &messages_[0].msg_hdr, 0);
-    got = bytes < 0 ? -1 : 1;
-    messages_[0].msg_len = static_cast<unsigned>(bytes);
-  } else {
-    got = recvmmsg(fd_.get(), messages_, static_cast<unsigned>(batch_), 0, nullptr);
+std::span<const ReceivedBuffer> ReceiveSide::nothing(int error, UdpCounters& counters) {
+  batch_ = 1;
+  singles_ = 0;
+  if (error != EAGAIN && error != EWOULDBLOCK && error != EINTR) {
+    ++counters.rx_errors;
+    counters.last_rx_errno = error;
   }
-  if (got <= 0) {
-    batch_ = 1;
-    singles_ = 0;
-    if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-      ++counters.rx_errors;
-      counters.last_rx_errno = errno;
-    }
+  return {};
+}
+
+std::span<const ReceivedBuffer> ReceiveSide::receive_one(UdpCounters& counters) {
+  const ssize_t bytes = recvmsg(fd_.get(), &messages_[0].msg_hdr, 0);
+  if (bytes < 0) return nothing(errno, counters);
+  messages_[0].msg_len = static_cast<unsigned>(bytes);
+  const bool good = take(0, out_[0]);
+  arm(0);
+  if (++singles_ >= singles_wanted_) choose_batch(1, static_cast<size_t>(bytes));
+  if (!good) [[unlikely]] {
+    ++counters.rx_truncated;
     return {};
   }
+  ++counters.rx_buffers;
+  counters.rx_bytes += static_cast<uint64_t>(bytes);
+  counters.rx_datagrams += datagrams_in(out_[0]);
+  return {out_, 1};
+}
+
+inline std::span<const ReceivedBuffer> ReceiveSide::receive(UdpCounters& counters) {
+  ++counters.rx_calls;
+  if (batch_ == 1) return receive_one(counters);
+  const int got = recvmmsg(fd_.get(), messages_, static_cast<unsigned>(batch_), 0, nullptr);
+  if (got <= 0) return nothing(errno, counters);
   size_t count = 0, bytes = 0;
   for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
     ReceivedBuffer& out = out_[count];
     if (take(i, out)) {
       ++count;
       bytes += out.bytes;
-      counters.rx_datagrams +=
-          out.bytes == out.segment_bytes ? 1 : (out.bytes - 1) / out.segment_bytes + 1;
+      counters.rx_datagrams += datagrams_in(out);
     } else {
       ++counters.rx_truncated;
     }
@@ -152,6 +189,10 @@ std::span<const ReceivedBuffer> ReceiveSide::receive(UdpCounters& counters) {
   counters.rx_bytes += bytes;
   choose_batch(static_cast<size_t>(got), bytes);
   return {out_, count};
+}
+
+std::span<const ReceivedBuffer> UdpPort::receive() {
+  return impl_->receiver->receive(impl_->counters);
 }
 
 void ReceiveSide::update_memory_info(UdpCounters& counters) {

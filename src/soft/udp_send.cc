@@ -177,7 +177,7 @@ void SendQueue::write_gathered(const Route& route, const OutPacket& packet, uint
   arena_used_ += static_cast<uint32_t>(packet.headers.size()) + trailer;
 }
 
-bool SendQueue::add(Route& route, uint8_t tos, const OutPacket& packet, bool copy) {
+inline bool SendQueue::add(Route& route, uint8_t tos, const OutPacket& packet, bool copy) {
   if (blocked_ || bytes_ + packet.bytes > kMaxBatchBytes) return false;
   if (iovecs_ + packet.payload.size() + 2 > kMaxIovecs) return false;
   Train* train = count_ != 0 ? &trains_[count_ - 1] : nullptr;
@@ -196,6 +196,7 @@ bool SendQueue::add(Route& route, uint8_t tos, const OutPacket& packet, bool cop
   train->last_bytes = packet.bytes;
   train->closed = packet.bytes < train->segment_bytes;
   bytes_ += packet.bytes;
+  ++datagrams_;
   if (++train->segments == 2) {
     const auto segment = static_cast<uint16_t>(train->segment_bytes);
     add_control(*train, IPPROTO_UDP, UDP_SEGMENT, &segment, sizeof segment);
@@ -203,9 +204,9 @@ bool SendQueue::add(Route& route, uint8_t tos, const OutPacket& packet, bool cop
   return true;
 }
 
-void SendQueue::reset() {
+inline void SendQueue::reset() {
   next_ = count_ = iovecs_ = 0;
-  bytes_ = arena_used_ = 0;
+  bytes_ = datagrams_ = arena_used_ = 0;
   blocked_ = false;
 }
 
@@ -222,51 +223,67 @@ void SendQueue::count_lost(int error, uint32_t datagrams, UdpCounters& counters)
   counters.last_tx_errno = error;
 }
 
-// Messages that left, or -1 with errno.
-int SendQueue::send_some() {
-  const size_t left = count_ - next_;
-  if (left > 1) {
-    return sendmmsg(fd_.get(), &messages_[next_], static_cast<unsigned>(left), 0);
+// Everything in one call, which is the rule: the branches after a system call are cold ones, so
+// there are few of them here.
+inline bool SendQueue::flush(UdpCounters& counters) {
+  if (next_ == 0 && !blocked_) [[likely]] {
+    ++counters.tx_calls;
+    const auto count = static_cast<int>(count_);
+    const int sent = count == 1 ? (sendmsg(fd_.get(), &messages_[0].msg_hdr, 0) < 0 ? -1 : 1)
+                                : sendmmsg(fd_.get(), messages_.data(), count_, 0);
+    if (sent == count) [[likely]] {
+      counters.tx_trains += count_;
+      counters.tx_datagrams += datagrams_;
+      counters.tx_bytes += bytes_;
+      reset();
+      return true;
+    }
+    if (sent > 0) {
+      count_sent(static_cast<size_t>(sent), counters);
+    } else if (!handle_error(errno, counters)) {
+      return false;
+    }
   }
-  return sendmsg(fd_.get(), &messages_[next_].msg_hdr, 0) < 0 ? -1 : 1;
+  return flush_rest(counters);
 }
 
-bool SendQueue::flush(UdpCounters& counters) {
+bool SendQueue::flush_rest(UdpCounters& counters) {
   while (next_ < count_) {
     if (trains_[next_].refused) {
       if (!send_singly(counters)) return false;
       continue;
     }
     ++counters.tx_calls;
-    const int sent = send_some();
+    const int sent =
+        sendmmsg(fd_.get(), &messages_[next_], static_cast<unsigned>(count_ - next_), 0);
     if (sent > 0) {
       count_sent(static_cast<size_t>(sent), counters);
-      continue;
-    }
-    const int error = errno;
-    if (error == EINTR) continue;
-    if (is_backpressure(error)) {
-      ++counters.tx_blocked;
-      if (!blocked_) privatize();
+    } else if (!handle_error(errno, counters)) {
       return false;
     }
-    handle_refusal(error, counters);
   }
   reset();
   return true;
 }
 
-// An error other than a full buffer at trains_[next_].
-void SendQueue::handle_refusal(int error, UdpCounters& counters) {
+// What became of trains_[next_], which was not sent. False: the buffer is full.
+bool SendQueue::handle_error(int error, UdpCounters& counters) {
+  if (error == EINTR) return true;
+  if (is_backpressure(error)) {
+    ++counters.tx_blocked;
+    if (!blocked_) privatize();
+    return false;
+  }
   Train& train = trains_[next_];
   if (train.segments < 2 || !refuses_train(error)) {
     count_lost(error, train.segments, counters);
     ++next_;
-    return;
+    return true;
   }
   ++counters.tx_train_refused;
   train.refused = true;
   if (train.route != nullptr) train.route->no_trains = true;
+  return true;
 }
 
 // Segments of a refused train, each as a datagram of its own. False: EAGAIN.
@@ -333,6 +350,45 @@ void SendQueue::privatize() {
     message.msg_iov[0] = {start, static_cast<size_t>(to - start)};
     message.msg_iovlen = 1;
   }
+}
+
+bool UdpPort::add(Route& route, uint8_t tos, std::span<const uint8_t> headers,
+                  std::span<const iovec> payload, uint32_t payload_bytes, bool copy_payload) {
+  Impl& impl = *impl_;
+  OutPacket packet{headers, payload, payload_bytes, wire::pad_bytes(payload_bytes), 0};
+  packet.bytes = static_cast<uint32_t>(headers.size()) + payload_bytes + packet.pad_bytes +
+                 static_cast<uint32_t>(wire::kIcrcBytes);
+  size_t gathered = 0;
+  for (const iovec& piece : payload) gathered += piece.iov_len;
+  const bool known = static_cast<size_t>(route.sender) < impl.senders.size();
+  if (!known || packet.bytes > SendQueue::kMaxTrainBytes || gathered != payload_bytes ||
+      headers.size() < wire::kBthBytes) [[unlikely]] {
+    ++impl.counters.tx_errors;
+    impl.counters.last_tx_errno = !known                                     ? EAFNOSUPPORT
+                                  : packet.bytes > SendQueue::kMaxTrainBytes ? EMSGSIZE
+                                                                             : EINVAL;
+    return true;
+  }
+  const bool copy = copy_payload || payload_bytes <= SendQueue::kCopyBelow ||
+                    payload.size() > SendQueue::kMaxPieces;
+  if (!impl.senders[route.sender].add(route, tos, packet, copy)) return false;
+  impl.pending |= 1u << route.sender;
+  return true;
+}
+
+bool UdpPort::flush() {
+  Impl& impl = *impl_;
+  impl.blocked_fd = -1;
+  for (uint32_t left = impl.pending; left != 0; left &= left - 1) {
+    const int index = __builtin_ctz(left);
+    SendQueue& queue = impl.senders[index];
+    if (queue.flush(impl.counters)) {
+      impl.pending &= ~(1u << index);
+    } else {
+      impl.blocked_fd = queue.fd();
+    }
+  }
+  return impl.pending == 0;
 }
 
 }  // namespace roce::soft
