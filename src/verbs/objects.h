@@ -7,6 +7,7 @@
 #ifndef ROCE_VERBS_OBJECTS_H_
 #define ROCE_VERBS_OBJECTS_H_
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +20,16 @@
 #include "verbs/table.h"
 
 namespace roce::verbs {
+
+// Names for messages.
+inline const char* kind_of(const ibv_context*) { return "device"; }
+inline const char* kind_of(const ibv_pd*) { return "protection domain"; }
+inline const char* kind_of(const ibv_mr*) { return "memory region"; }
+inline const char* kind_of(const ibv_ah*) { return "address handle"; }
+inline const char* kind_of(const ibv_comp_channel*) { return "completion channel"; }
+inline const char* kind_of(const ibv_cq*) { return "completion queue"; }
+inline const char* kind_of(const ibv_srq*) { return "shared receive queue"; }
+inline const char* kind_of(const ibv_qp*) { return "queue pair"; }
 
 template <typename T, int (*Table::*kDestroy)(T*)>
 class Handle {
@@ -45,7 +56,10 @@ class Handle {
   Status destroy() {
     if (raw_ == nullptr) return Status::ok();
     const int error = (table_->*kDestroy)(raw_);
-    if (error != 0) return call_failed(table_->name, "destroying an object", error, "");
+    if (error != 0) {
+      return call_failed(table_->name, std::string("destroying a ") + kind_of(raw_), error,
+                         error == EBUSY ? "Something made from it still exists." : "");
+    }
     raw_ = nullptr;
     return Status::ok();
   }
