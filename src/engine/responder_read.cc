@@ -123,14 +123,14 @@ void Responder::replay_read(const wire::Header& header) {
   const uint32_t begin = static_cast<uint32_t>(wire::psn_diff(header.psn, entry->first_psn));
   const uint64_t offset = uint64_t{begin} * core_.mtu();
   const uint32_t count = packets_of(header.dma_length, core_.mtu());
-  if (header.va != entry->va + offset || count > entry->count - begin ||
+  if (header.va != entry->va + offset ||
       header.dma_length !=
           std::min<uint64_t>(entry->length - offset, uint64_t{count} * core_.mtu())) {
     return;
   }
   // Still being answered, and not yet up to there: it will come anyway.
   if (entry->waits() && begin > entry->next) return;
-  entry->replay = entry->replay || entry->answered || begin < entry->next;
+  entry->replay = entry->replay || begin < entry->next;
   set_waiting(index, begin, entry->waits() ? std::max(entry->end, begin + count) : begin + count);
 }
 

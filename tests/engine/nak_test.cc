@@ -170,11 +170,12 @@ TEST(NakRequester, UnknownSyndromeHasNoEffect) {
 
 TEST(NakResponder, OneSequenceErrorPerGap) {
   Solo solo;
+  std::vector<OutPacket> out;
   for (int i = 0; i < 4; ++i) solo.post_recv(i, 64);
   for (uint32_t i = 1; i < 4; ++i) {
     EXPECT_EQ(solo.take(Opcode::kRcSendOnly, kReceivePsn + i, 8).drop, Drop::kOutOfSequence);
+    for (const OutPacket& packet : solo.packets()) out.push_back(packet);
   }
-  const auto out = solo.packets();
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].header.syndrome, wire::kAethNakSequence);
   EXPECT_EQ(out[0].header.psn, kReceivePsn);

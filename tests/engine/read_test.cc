@@ -218,6 +218,27 @@ TEST(ReadResponder, DuplicateIsExecutedAgainAndMayAskForAPart) {
   EXPECT_EQ(solo.qp.expected_psn(), kReceivePsn + 4);
 }
 
+TEST(ReadResponder, EveryAnswerToADuplicateIsAResend) {
+  Solo solo;
+  solo.take(read_header(kReceivePsn, 4 * kMtu));
+  solo.packets();
+  solo.take(read_header(kReceivePsn, kMtu));
+  EXPECT_TRUE(solo.packets().at(0).resend);
+  solo.take(read_header(kReceivePsn + 2, 2 * kMtu, 0x10000 + 2 * kMtu));
+  EXPECT_TRUE(solo.packets().at(0).resend);
+}
+
+TEST(ReadResponder, DuplicateAtThePsnOfAnotherRequestIsIgnored) {
+  Solo solo;
+  solo.post_recv(1, 64);
+  solo.take(read_header(kReceivePsn, kMtu));
+  solo.take(Opcode::kRcSendOnly, kReceivePsn + 1, 8);
+  solo.packets();
+  solo.take(read_header(kReceivePsn + 1, 0, 0x10000 + kMtu));
+  solo.take(read_header(kReceivePsn + 1, kMtu, 0x10000 + kMtu));
+  EXPECT_TRUE(solo.packets().empty());
+}
+
 TEST(ReadResponder, DuplicateThatDoesNotFitTheFirstRequestIsIgnored) {
   Solo solo;
   solo.take(read_header(kReceivePsn, 4 * kMtu));

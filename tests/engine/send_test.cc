@@ -320,7 +320,9 @@ TEST(Responder, UnknownOperationsAndCnpHaveNoEffect) {
   EXPECT_EQ(solo.take(static_cast<Opcode>(0x3f), kReceivePsn).drop, Drop::kBadOpcode);
   EXPECT_EQ(solo.take(Opcode::kCnp, 0, 16).drop, Drop::kNone);
   EXPECT_EQ(solo.counters.cnps_received, 1u);
-  EXPECT_EQ(solo.counters.drops[static_cast<int>(Drop::kBadOpcode)], 4u);
+  EXPECT_EQ(solo.take(Opcode::kRcFlush, kReceivePsn - 1).drop, Drop::kBadOpcode);
+  EXPECT_EQ(solo.take(Opcode::kRcFlush, kReceivePsn + 1).drop, Drop::kBadOpcode);
+  EXPECT_EQ(solo.counters.drops[static_cast<int>(Drop::kBadOpcode)], 6u);
   EXPECT_EQ(solo.qp.state(), QpState::kRts);
   EXPECT_TRUE(solo.packets().empty());
   EXPECT_TRUE(solo.acks().empty());
