@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,7 +61,10 @@ bool element_matches(std::string_view element, const Interface& interface) {
   if (slash == std::string_view::npos) return element == interface.name;
   uint8_t prefix[16];
   const int base = parse_address(std::string(element.substr(0, slash)), prefix);
-  const int bits = std::atoi(std::string(element.substr(slash + 1)).c_str());
+  const std::string_view digits = element.substr(slash + 1);
+  int bits = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bits);
+  if (error != std::errc() || end != digits.data() + digits.size()) return false;
   if (base < 0 || bits < 0 || base + bits > 128) return false;
   for (const Gid& gid : interface.gids) {
     if (same_prefix(gid.bytes, prefix, base + bits)) return true;
