@@ -23,7 +23,7 @@ class Process;
 class ServiceThread {
  public:
   static constexpr engine::TimeNs kDisarmAfterNs = 50'000;
-  static constexpr engine::TimeNs kPollGapNs = 5'000;
+  static constexpr engine::TimeNs kPollGapNs = 20'000;
   static constexpr engine::TimeNs kArmAfterNs = 100'000;
   static constexpr engine::TimeNs kFirstTickNs = 1'000'000;
   static constexpr engine::TimeNs kLastTickNs = 16'000'000;
