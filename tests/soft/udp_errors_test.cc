@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <linux/udp.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -208,21 +207,11 @@ TEST_P(UdpErrors, OtherErrorsAreLossByErrno) {
 }
 
 // The kernel itself: packets for a neighbour that does not answer hold the send buffer until they
-// are given up. In a network namespace of its own; exit status 77: none may be made here.
+// are given up.
 int fill_a_small_send_buffer() {
-  if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNET) != 0) return 77;
-  if (system("ip link set lo up && ip link add ta type veth peer name tb && "
-             "ip link set ta up && ip link set tb up && ip address add 10.77.0.1/24 dev ta") != 0) {
-    return 77;
-  }
   auto port = UdpPort::open({.send_buffer_bytes = 16384});
   if (!port) return 1;
-  Route to;
-  to.flow = loopback_flow(true, 4791);
-  const uint8_t source[4] = {10, 77, 0, 1}, destination[4] = {10, 77, 0, 2};
-  std::memcpy(to.flow.src + 12, source, 4);
-  std::memcpy(to.flow.dst + 12, destination, 4);
-  (*port)->assign_source(to, 0);
+  Route to = route_to_neighbour(**port, 64);
   to.no_trains = true;
   const Bytes payload = some_payload(1024);
   int sent = 0;
@@ -234,7 +223,7 @@ int fill_a_small_send_buffer() {
   pollfd waiting{(*port)->blocked_fd(), POLLOUT, 0};
   if (poll(&waiting, 1, 0) != 0) return 5;
   // A neighbour comes up: what waits leaves, and the rest finds room.
-  if (system("ip neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev ta") != 0) return 6;
+  if (system("ip neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev va") != 0) return 6;
   if (poll(&waiting, 1, 5000) != 1) return 7;
   if (!(*port)->flush() || !(*port)->empty()) return 8;
   return (*port)->counters().tx_datagrams == static_cast<uint64_t>(sent) ? 0 : 9;
@@ -242,13 +231,9 @@ int fill_a_small_send_buffer() {
 
 TEST(UdpErrorsOfTheKernel, SmallSendBufferFillsAndDrains) {
   plan = {};
-  const pid_t child = fork();
-  if (child == 0) _exit(fill_a_small_send_buffer());
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no network namespace may be made here";
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const int status = run_in_namespace(fill_a_small_send_buffer);
+  if (status == 77) GTEST_SKIP() << "no network namespace may be made here";
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -5,12 +5,16 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -227,6 +231,38 @@ inline Route route_to_port(UdpPort& port, bool ipv4, uint16_t dst_port, uint32_t
   route.flow = loopback_flow(ipv4, dst_port);
   route.tos = 106;
   port.assign_source(route, hash);
+  return route;
+}
+
+/// Runs `body` in a child with a network namespace of its own that has two ends of one cable, va
+/// (10.77.0.1) and vb, and a neighbour 10.77.0.2 that never answers. Returns the child's exit
+/// status; 77: no namespace may be made here.
+inline int run_in_namespace(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(geteuid() == 0 ? CLONE_NEWNET : CLONE_NEWUSER | CLONE_NEWNET) != 0 ||
+        system("ip link set lo up") != 0) {
+      _exit(77);
+    }
+    const bool ready = system(
+                           "ip link add va type veth peer name vb && ip link set va up && "
+                           "ip link set vb up && ip address add 10.77.0.1/24 dev va") == 0;
+    _exit(ready ? body() : 99);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+inline Route route_to_neighbour(UdpPort& port, uint8_t hop_limit) {
+  Route route;
+  route.flow = loopback_flow(true, 4791);
+  const uint8_t source[4] = {10, 77, 0, 1}, destination[4] = {10, 77, 0, 2};
+  std::memcpy(route.flow.src + 12, source, 4);
+  std::memcpy(route.flow.dst + 12, destination, 4);
+  route.tos = 106;
+  route.hop_limit = hop_limit;
+  port.assign_source(route, 0);
   return route;
 }
 
