@@ -158,6 +158,22 @@ const Limits& Transport::limits() const { return impl_->core.limits; }
 std::vector<uint8_t> Transport::address() const { return impl_->core.local.blob; }
 const Params& Transport::params() const { return impl_->core.params; }
 
+namespace {
+
+/// All rails have the same table, and its counters are those of the process.
+std::string device_counters(const verbs::Table& table) {
+  std::string text(static_cast<size_t>(table.counters_text(nullptr, 0)) + 1, '\0');
+  text.resize(static_cast<size_t>(table.counters_text(text.data(), text.size())));
+  std::string out;
+  for (size_t start = 0, end; (end = text.find('\n', start)) != std::string::npos;
+       start = end + 1) {
+    out += "device_" + text.substr(start, end + 1 - start);
+  }
+  return out;
+}
+
+}  // namespace
+
 Counters& Transport::counters() {
   impl_->fold_counters();
   return impl_->core.counters;
@@ -165,7 +181,7 @@ Counters& Transport::counters() {
 
 std::string Transport::counters_text() const {
   impl_->fold_counters();
-  return impl_->core.counters.text();
+  return impl_->core.counters.text() + device_counters((*impl_->core.rails.begin())->table());
 }
 
 Result<Endpoint*> Transport::add_peer(ProcessName name, std::span<const uint8_t> blob,

@@ -57,6 +57,7 @@ constexpr Table kTable = {
     .set_peer_hints = soft::set_peer_hints,
     .interfaces_left_out = interfaces_left_out,
     .describe_qp = soft::describe_qp,
+    .counters_text = soft::counters_text,
 };
 
 }  // namespace

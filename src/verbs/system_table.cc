@@ -26,10 +26,11 @@ int device_hints(ibv_context*, PeerHints* hints) {
 }
 int set_peer_hints(ibv_qp*, const PeerHints*) { return 0; }
 void interfaces_left_out(std::vector<std::string>*) {}
-int describe_qp(ibv_qp*, char* text, size_t bytes) {
+int empty_text(char* text, size_t bytes) {
   if (bytes != 0) *text = '\0';
   return 0;
 }
+int describe_qp(ibv_qp*, char* text, size_t bytes) { return empty_text(text, bytes); }
 
 constexpr Table kTable = {
     .name = "libibverbs",
@@ -76,6 +77,7 @@ constexpr Table kTable = {
     .set_peer_hints = set_peer_hints,
     .interfaces_left_out = interfaces_left_out,
     .describe_qp = describe_qp,
+    .counters_text = empty_text,
 };
 
 }  // namespace

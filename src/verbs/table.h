@@ -82,7 +82,7 @@ struct Table {
   const char* (*wc_status_str)(ibv_wc_status status);
 
   // What verbs have no call for. libibverbs: hints as above, set_peer_hints and interfaces_left_out
-  // do nothing, describe_qp gives an empty text.
+  // do nothing, describe_qp and counters_text give an empty text.
   int (*device_hints)(ibv_context* context, PeerHints* hints);
   /// To be called in INIT, before RTR.
   int (*set_peer_hints)(ibv_qp* qp, const PeerHints* hints);
@@ -90,6 +90,8 @@ struct Table {
   void (*interfaces_left_out)(std::vector<std::string>* sentences);
   /// Text about a queue pair's trouble for error messages; length as snprintf.
   int (*describe_qp)(ibv_qp* qp, char* text, size_t bytes);
+  /// Device counters of this process, "name value" lines; length as snprintf.
+  int (*counters_text)(char* text, size_t bytes);
 };
 
 const Table& system_table();
