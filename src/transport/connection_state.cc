@@ -53,7 +53,9 @@ void ConnectionState::handle_prepared(const Result<Offer>& offer, TimeNs now) {
   }
   prepared_ = true;
   own_ = offer.value();
-  if (active_) {
+  if (is_self()) {
+    establish(own_);
+  } else if (active_) {
     state_ = State::kRequested;
     send_and_arm(PacketType::kRequest, now);
   } else {
@@ -80,6 +82,8 @@ void ConnectionState::handle_established(const Status& status, TimeNs now) {
   }
   if (!status) {
     fail(status.code(), status.text());
+  } else if (is_self()) {
+    connected();
   } else if (active_) {
     send(PacketType::kReady);
     connected();
@@ -218,7 +222,7 @@ void ConnectionState::accept(const ConnectionPacket& packet, TimeNs now) {
 
 void ConnectionState::close(TimeNs now) {
   closed_here_ = true;
-  switch (state_) {
+  switch (is_self() ? State::kClosed : state_) {
     case State::kEstablishing:
     case State::kReplied:
     case State::kConnected:

@@ -133,6 +133,8 @@ class ConnectionState {
   void send_and_arm(PacketType type, TimeNs now);
   void emit(Action::Type type) { actions_.push_back({type, path_, {}, Code::kOk, {}}); }
   bool yields_to_peer() const { return peer_ < local_->name; }
+  /// A queue pair connected to itself needs no handshake.
+  bool is_self() const { return peer_ == local_->name; }
 
   const LocalProcess* local_;
   ProcessName peer_;

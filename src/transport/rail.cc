@@ -95,28 +95,30 @@ Status Rail::query(const Params& params, const verbs::Candidate& candidate) {
   return Status::ok();
 }
 
+/// Devices tell their inline size by refusing queue pairs that ask for more: searches for the
+/// largest that is taken, in steps of 16 bytes.
 Status Rail::probe_inline(const Params& params) {
-  inline_bytes = static_cast<uint32_t>(params.max_inline_bytes) + kHeaderBytes;
-  for (;;) {
+  uint32_t refused = static_cast<uint32_t>(params.max_inline_bytes) + kHeaderBytes + 1;
+  uint32_t taken = 0;
+  Status last;
+  for (uint32_t asked = refused - 1; asked > taken && asked < refused;) {
+    inline_bytes = asked;
     auto qp = create_queue_pair();
     if (qp) {
-      ibv_qp_attr attributes{};
-      ibv_qp_init_attr created{};
-      if (table().query_qp(qp->get(), &attributes, IBV_QP_CAP, &created) == 0) {
-        inline_bytes = std::min(inline_bytes, created.cap.max_inline_data);
-      }
-      if (inline_bytes >= kHeaderBytes) {
-        return Status::ok();
-      }
-      return {Code::kNotSupported, name_ + " takes " + std::to_string(inline_bytes) +
-                                       " bytes inline; " + std::to_string(kHeaderBytes) +
-                                       " are needed."};
+      taken = asked;
+    } else {
+      refused = asked;
+      last = qp.status();
     }
-    if (inline_bytes <= kHeaderBytes) {
-      return qp.status();
-    }
-    inline_bytes = std::max(inline_bytes / 2, kHeaderBytes);
+    asked = (taken + refused) / 2 / 16 * 16;
   }
+  inline_bytes = taken;
+  if (inline_bytes >= kHeaderBytes) {
+    return Status::ok();
+  }
+  return {Code::kNotSupported, name_ + " takes " + std::to_string(inline_bytes) +
+                                   " bytes inline; " + std::to_string(kHeaderBytes) +
+                                   " are needed. " + last.text()};
 }
 
 Result<verbs::QueuePair> Rail::create_queue_pair() const {
