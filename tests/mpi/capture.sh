@@ -33,20 +33,20 @@ decode=(-d "udp.port==4791-5302,infiniband")
 # UD handshake; SEND ONLY, FIRST, MIDDLE, LAST; READ request, responses FIRST, MIDDLE, LAST, ONLY; ACK.
 expected=0x64,0x04,0x00,0x01,0x02,0x0c,0x0d,0x0e,0x0f,0x10,0x11
 
-# one NAME MIN-PACKETS PROGRAM OPTIONS, with $include
+# one NAME FAMILY GID-INDEX MIN-PACKETS PROGRAM OPTIONS
 one() {
-  local name=$1 packets=$2 file=$work/$1.pcap
-  shift 2
+  local name=$1 family=$2 gid=$3 packets=$4 file=$work/$1.pcap
+  shift 4
   echo "$name: $*"
   start_capture "$file"
   on_hosts 1 2
   good 90 "$hosts" exec h1 "$mpirun" "${place[@]}" --mca pml ob1 --mca btl "$btl,self" \
-    --mca btl_roce_if_include "$include" --mca btl_roce_stats "$stats" "$examples/$1" "${@:2}"
+    --mca btl_roce_gid_index "$gid" --mca btl_roce_stats "$stats" "$examples/$1" "${@:2}"
   sleep 0.5
   stop_capture
   grep -q '^0 packets dropped by kernel' "$work/tcpdump.err" ||
     fail "the capture is not complete: $(tail -n 3 "$work/tcpdump.err")"
-  "$ROCE_SRC_DIR/tests/mpi/check_capture.py" "$file" --psn --min-packets "$packets" --expect "$expected" \
+  "$ROCE_SRC_DIR/tests/mpi/check_capture.py" "$file" --psn --family "$family" --min-packets "$packets" --expect "$expected" \
     >"$work/check" || fail "$name: check_capture.py"
   sed 's/^/  /' "$work/check"
   # tshark's count of each opcode, in the form of the lines above.
@@ -62,8 +62,7 @@ one() {
 }
 
 # 64 KiB and 1: a READ of one chunk and one of a byte. Small enough for some 10,000 packets.
-include=10.77.0.0/24
-one IPv4 5000 protocols -m 16K:65537
-include=fd77::/64
-one IPv6 5000 protocols -m 16K:65537
+# The first GID of a host is its IPv4 address, the second its IPv6 address.
+one IPv4 4 0 5000 protocols -m 16K:65537
+one IPv6 6 1 5000 protocols -m 16K:65537
 finish

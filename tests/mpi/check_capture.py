@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Checks every RoCE v2 packet of a capture without any code of the project.
 
-  check_capture.py FILE.pcap [--min-packets N] [--expect OPCODE,...] [--psn]
+  check_capture.py FILE.pcap [--min-packets N] [--expect OPCODE,...] [--family 4|6] [--psn]
   check_capture.py --self-test
 
 A RoCE packet is UDP to port 4791..5302 (4791 and the ports of the software device's slots). The ICRC
 of each is computed with zlib.crc32: 8 bytes of ones, then the IP header, UDP and all up to the ICRC, with
 the fields that routers change set to ones; it is stored little-endian. --psn also follows the packet sequence
 numbers of the requests to each queue pair: each is the next one or a repetition. Prints counts; the status is
-1 if a packet is wrong, if there are fewer than --min-packets, or if an expected opcode does not occur.
+1 if a packet is wrong or of another IP version than --family, if there are fewer than --min-packets, or if an
+expected opcode does not occur.
 """
 import argparse
 import collections
@@ -201,6 +202,9 @@ def check(path, arguments):
             len(sequences.expected), sequences.repeated))
     if len(packets) < arguments.min_packets:
         faults.append('%d packets, should be at least %d' % (len(packets), arguments.min_packets))
+    families = {packet.ip[0] >> 4 for packet in packets}
+    if arguments.family and families != {arguments.family}:
+        faults.append('IP versions %s, should be %d' % (sorted(families), arguments.family))
     for opcode in arguments.expect:
         if not counts[opcode]:
             faults.append('no packet of opcode 0x%02x (%s)' % (opcode, OPCODES.get(opcode, 'unknown')))
@@ -279,6 +283,7 @@ def main():
     parser.add_argument('--self-test', action='store_true')
     parser.add_argument('--min-packets', type=int, default=1)
     parser.add_argument('--expect', default=[], type=lambda text: [int(each, 0) for each in text.split(',')])
+    parser.add_argument('--family', type=int, choices=(4, 6))
     parser.add_argument('--psn', action='store_true')
     arguments = parser.parse_args()
     if arguments.self_test == (arguments.file is not None):

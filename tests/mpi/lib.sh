@@ -102,9 +102,9 @@ show() {
   tail -n 30 "$err" | sed 's/^/  stderr: /'
 }
 
-# mpirun exits with 128 + signal, or reports the signal of a rank.
+# mpirun exits with 128 + signal, or reports the signal of a rank (and with 255 where MPI itself gave up).
 crashed() {
-  [ "$1" -gt 128 ] || grep -q -E 'exited on signal|\*\*\* Process received signal|Segmentation fault|AddressSanitizer' \
+  { [ "$1" -gt 128 ] && [ "$1" -lt 193 ]; } || grep -q -E 'exited on signal|\*\*\* Process received signal|Segmentation fault|AddressSanitizer' \
     "$out" "$err"
 }
 
@@ -152,9 +152,13 @@ payload_of() {
     }' "$out"
 }
 
-# Bytes of the last run of `protocols` in messages longer than LIMIT.
+# Bytes of the last run of `protocols` in messages longer than LIMIT, and in the others.
 payload_above() {
   awk -v limit="$1" '$1 ~ /^[0-9]+$/ && $1 > limit { sum += $1 * $2 } END { printf "%.0f", sum }' "$out"
+}
+
+payload_up_to() {
+  awk -v limit="$1" '$1 ~ /^[0-9]+$/ && $1 <= limit { sum += $1 * $2 } END { printf "%.0f", sum }' "$out"
 }
 
 # Bytes of the last run that roce carried.
