@@ -54,7 +54,10 @@ void Endpoint::keep_copy(Operation* operation, const void* local_addr) {
 }
 
 void Endpoint::post_operations() {
-  while (post_one_of(gets_) | post_one_of(puts_)) {
+  // Both in turn, whichever of them has something to post.
+  for (bool more = true; more;) {
+    const bool got = post_one_of(gets_);
+    more = post_one_of(puts_) || got;
   }
 }
 
