@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,14 @@ struct Event {
 /// Events of one poll, on the poller's stack.
 struct EventBatch {
   static constexpr uint32_t kCapacity = 64;
-  std::array<Event, kCapacity> events;
+  EventBatch() {}
+  void push(const Event& event) { std::construct_at(&events[count++], event); }
+
   uint32_t count = 0;
-  void push(const Event& event) { events[count++] = event; }
+  /// In a union, so that a poll that finds nothing does not initialize 3 KB.
+  union {
+    Event events[kCapacity];
+  };
 };
 
 /// An event from outside progress: rare, may allocate.
