@@ -7,11 +7,11 @@
 //
 // A packet is 12 bytes of header, -s bytes of payload gathered from a buffer of -m MiB, and the
 // CRC32 (ISA-L) of both. A train of them leaves by one UDP_SEGMENT send and arrives by UDP_GRO. The
-// receiver acknowledges each batch; at most -w bytes are unacknowledged (default: what a receive
-// buffer of default size holds; 0: no bound, losses are then likely and counted). Prints payload
+// receiver acknowledges each batch; at most -w bytes are unacknowledged (default: what the receiver
+// says its receive buffer holds; 0: no bound, losses are then likely and counted). Prints payload
 // MB/s that arrived. Options: -s payload (4096), -g packets of a train (as many as fit in 64 KiB),
-// -n packets at most, -t seconds at most (3), -w bytes (131072), -m MiB (16), -z no CRC, -a CPU
-// (pinned there; on loopback the peer is on the next one, and the default is 0).
+// -n packets at most, -t seconds at most (3), -w bytes, -m MiB (16), -z no CRC, -a CPU (pinned
+// there; on loopback the peer is on the next one, and the default is 0).
 #include <isa-l/crc.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -39,13 +39,14 @@ constexpr std::size_t kHeaderBytes = 12;
 constexpr std::size_t kCrcBytes = 4;
 constexpr std::size_t kMaxTrainBytes = 65000;
 constexpr std::size_t kMaxTrainPackets = 64;
+constexpr std::size_t kReceiverDecides = SIZE_MAX;
 
 struct Options {
   std::size_t payload_bytes = 4096;
   std::size_t train_packets = kMaxTrainPackets;
   long packets = 1L << 40;
   long seconds = 3;
-  std::size_t window_bytes = 131072;
+  std::size_t window_bytes = kReceiverDecides;
   std::size_t memory_mib = 16;
   bool crc = true;
   int cpu = -1;  // not pinned
@@ -63,6 +64,7 @@ struct Report {
   std::uint64_t highest;  // number of the last packet seen, plus 1
   std::uint64_t received;
   std::uint64_t wrong_crc;
+  std::uint64_t buffer_bytes;  // of packets that the receive buffer holds
 };
 
 // ------------------------------------------------------------------------------------------------
@@ -73,6 +75,13 @@ class Receiver {
   Receiver(int fd, const Options& options) : fd_(fd), options_(options) {
     const int on = 1;
     if (setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof on) != 0) die("setsockopt UDP_GRO", errno);
+    int buffer_bytes = 0;
+    socklen_t length = sizeof buffer_bytes;
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, &length) != 0) {
+      die("getsockopt SO_RCVBUF", errno);
+    }
+    // The kernel charges trains with 2.05 times their length.
+    report_.buffer_bytes = static_cast<std::uint64_t>(buffer_bytes) * 2 / 5;
     for (std::size_t i = 0; i < kBatch; ++i) {
       buffers_[i].resize(65536);
       vectors_[i] = {buffers_[i].data(), buffers_[i].size()};
@@ -206,9 +215,11 @@ class Sender {
   // What never arrived must not hold up the stream for ever.
   void wait_for_window() {
     const std::uint64_t train_bytes = train_packets_ * segment_bytes_;
+    const std::uint64_t window_bytes =
+        options_.window_bytes == kReceiverDecides ? report_.buffer_bytes : options_.window_bytes;
     const Clock::time_point start = Clock::now();
     while (options_.window_bytes != 0 && sent_ > forgiven_ &&
-           (sent_ - forgiven_) * segment_bytes_ + train_bytes > options_.window_bytes) {
+           (sent_ - forgiven_) * segment_bytes_ + train_bytes > window_bytes) {
       poll_reports();
       if (seconds_since(start) > 0.02) forgiven_ = sent_;
     }
