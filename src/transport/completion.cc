@@ -138,6 +138,19 @@ void Endpoint::report_error(const ibv_wc& wc, const Record* record) {
   core_.connections->tear_down(this);
 }
 
+void Endpoint::fail_by_event(const std::string& what) {
+  std::lock_guard guard(lock_);
+  State state = state_.load(std::memory_order_relaxed);
+  if (rail_ == nullptr || (state != State::kReady && state != State::kConnecting)) {
+    return;
+  }
+  FailedWork work;
+  work.what = "its queue pair: " + what;
+  work.by_event = true;
+  fail_locked(describe_failure(facts(), work));
+  core_.connections->tear_down(this);
+}
+
 void Endpoint::post_failed(int error) {
   FailedWork work;
   work.what = "posting a work request";

@@ -131,19 +131,25 @@ void ConnectionThread::run() {
 }
 
 void ConnectionThread::wait_for_work() {
-  pollfd files[1 + kMaxRails] = {{wake_fd_, POLLIN, 0}};
+  pollfd files[1 + 2 * kMaxRails] = {{wake_fd_, POLLIN, 0}};
   nfds_t count = 1;
   for (auto& rail : core_.rails) {
     files[count++] = {rail->control.fd(), POLLIN, 0};
+    files[count++] = {rail->context.async_fd(), POLLIN, 0};
   }
   int timeout_ms = -1;
   if (!timers_.empty()) {
     TimeNs now = monotonic_ns(), first = timers_.begin()->first;
     timeout_ms = first <= now ? 0 : static_cast<int>((first - now) / 1'000'000 + 1);
   }
-  poll(files, count, timeout_ms);
+  int ready = poll(files, count, timeout_ms);
   uint64_t value;
   [[maybe_unused]] ssize_t bytes = read(wake_fd_, &value, sizeof value);
+  for (size_t i = 0; ready > 0 && i < core_.rails.size(); ++i) {
+    if ((files[2 + 2 * i].revents & POLLIN) != 0) {
+      handle_async_event(core_.rails[i]);
+    }
+  }
 }
 
 void ConnectionThread::run_commands() {

@@ -64,6 +64,7 @@ class ConnectionThread {
   void run_commands();
   void run_timers();
   Connection& connection_of(Endpoint* endpoint);
+  void handle_async_event(Rail& rail);  // async_events.cc
   void retire(verbs::AddressHandle handle);
 
   // connection_actions.cc

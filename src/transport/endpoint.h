@@ -108,6 +108,8 @@ class Endpoint {
   /// After the queue pair has been destroyed: settles what was posted (as sent, if the peer has
   /// said goodbye), and with `queued` also what waits. `next` is the new state.
   void settle(State next, bool queued);
+  /// An asynchronous event of the device says that the queue pair has failed.
+  void fail_by_event(const std::string& what);
   /// Given up, with the text for the error callback. False: it was already.
   bool fail(const std::string& text);
   bool has_queued();

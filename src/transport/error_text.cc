@@ -58,6 +58,10 @@ std::string waited_text(const ConnectionFacts& facts, const FailedWork& work) {
 std::string hints(const ConnectionFacts& facts, const FailedWork& work) {
   std::string port = std::to_string(peer_port(facts));
   std::string mtu = std::to_string(facts.agreement.mtu_bytes);
+  if (work.by_event) {
+    return "1. the peer asked for something that is not allowed here (memory released or never "
+           "registered): look for its message; 2. a fault of device, driver or firmware";
+  }
   switch (work.status) {
     case IBV_WC_RETRY_EXC_ERR:
       return "1. the peer process or its host has died: look for its own message; 2. UDP port " +
@@ -98,7 +102,7 @@ std::string describe_failure(const ConnectionFacts& facts, const FailedWork& wor
                      " failed: " + work.what;
   if (work.error != 0) {
     text += ": " + verbs::errno_text(work.error);
-  } else {
+  } else if (!work.by_event) {
     text += format(" (%llu bytes): %s (status %d, vendor error 0x%x)",
                    static_cast<unsigned long long>(work.bytes),
                    facts.rail.table().wc_status_str(work.status), static_cast<int>(work.status),

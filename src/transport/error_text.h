@@ -30,11 +30,12 @@ struct ConnectionFacts {
 };
 
 struct FailedWork {
-  const char* what = "";
+  std::string what;
   uint64_t bytes = 0;
   ibv_wc_status status = IBV_WC_SUCCESS;
   uint32_t vendor_error = 0;
-  int error = 0;  ///< errno of a post that was refused.
+  int error = 0;          ///< errno of a post that was refused.
+  bool by_event = false;  ///< `what` is an asynchronous event of the device, without a completion.
 };
 
 std::string describe_failure(const ConnectionFacts& facts, const FailedWork& work);

@@ -172,7 +172,11 @@ int Poller::run_deferred() {
   int count = 0;
   DeferredEvent deferred;
   while (count < kMaxEventsPerCall && core_.events.pop_deferred(&deferred)) {
-    if (deferred.event.type != Event::Type::kLog) {
+    if (deferred.event.type == Event::Type::kFailed && deferred.event.endpoint == nullptr) {
+      if (core_.options.error != nullptr && !silent_.load(std::memory_order_relaxed)) {
+        core_.options.error(core_.options.context, nullptr, deferred.text);
+      }
+    } else if (deferred.event.type != Event::Type::kLog) {
       run(deferred.event);
       ++count;
     } else if (core_.options.log != nullptr && !silent_.load(std::memory_order_relaxed)) {

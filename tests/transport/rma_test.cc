@@ -172,6 +172,9 @@ TEST_F(Rma, AccessToMemoryThatIsNotRegisteredFailsThePeerWithAText) {
   ASSERT_EQ(a.errors.size(), 1U);
   EXPECT_EQ(a.errors[0].first, to_b);
   const std::string& text = a.errors[0].second;
+  // The target learns it from its device, though it has no work of its own under way.
+  ASSERT_TRUE(pump({&a, &b}, [&] { return !b.errors.empty(); }));
+  EXPECT_NE(b.errors[0].second.find("process 0 of job 1"), std::string::npos) << b.errors[0].second;
   for (const char* part : {"process 1 of job 1", "RDMA READ (get) (4096 bytes)", "host ", "GID ",
                            "QPN 0x8", "DSCP 26", "path MTU ", "UDP port ", "Likely: 1."}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
