@@ -13,7 +13,6 @@ namespace {
 constexpr uint8_t kEcnMask = 3;
 constexpr uint8_t kEct0 = 2;
 constexpr uint8_t kDefaultHopLimit = 64;
-/// Destroyed handles kept at most before the list is looked through again.
 
 bool is_zero(const ibv_gid& gid) {
   return gid.global.interface_id == 0 && gid.global.subnet_prefix == 0;
