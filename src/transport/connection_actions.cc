@@ -6,6 +6,7 @@
 
 #include "transport/connection_thread.h"
 #include "transport/endpoint.h"
+#include "transport/request_address.h"
 
 namespace roce::transport {
 namespace {
@@ -90,19 +91,24 @@ void ConnectionThread::carry_out(Connection& connection, const Action& action) {
 void ConnectionThread::prepare(Connection& connection, const PathPair& path) {
   connection.endpoint->begin_connecting();
   drop_queue_pair(connection);
-  Result<Offer> offer = make_queue_pair(connection, path);
+  Result<Offer> offer = Status(Code::kProtocol, "the peer's address lacks the rail or GID in use");
+  Address peer = connection.endpoint->address();
+  if (path.remote_rail < peer.rails.size() &&
+      path.remote_gid < peer.rails[path.remote_rail].gids.size()) {
+    connection.peer_rail = peer.rails[path.remote_rail];
+    connection.peer_gid = connection.peer_rail.gids[path.remote_gid];
+    offer = make_queue_pair(connection, path);
+  }
   if (!offer) {
     connection.state.handle_prepared(offer, monotonic_ns());
     return;
   }
-  Address peer = connection.endpoint->address();
   Rail& rail = core_.rails[path.local_rail];
-  ibv_ah_attr attributes =
-      verbs::global_address(rail.port, static_cast<uint8_t>(rail.gids[path.local_gid].index),
-                            peer.rails[path.remote_rail].gids[path.remote_gid].gid.data(),
-                            static_cast<uint8_t>(core_.params.traffic_class),
-                            static_cast<uint8_t>(core_.params.hop_limit),
-                            static_cast<uint8_t>(core_.params.service_level));
+  ibv_ah_attr attributes = verbs::global_address(
+      rail.port, static_cast<uint8_t>(rail.gids[path.local_gid].index),
+      connection.peer_gid.gid.data(), static_cast<uint8_t>(core_.params.traffic_class),
+      static_cast<uint8_t>(core_.params.hop_limit),
+      static_cast<uint8_t>(core_.params.service_level));
   connection.job_running = true;
   helpers_.submit([this, &connection, &rail, attributes, offer = offer.value()] {
     auto made = std::make_shared<Result<verbs::AddressHandle>>(
@@ -181,10 +187,9 @@ void ConnectionThread::establish(Connection& connection) {
   rc.min_rnr_timer = static_cast<uint8_t>(params.rnr_timer);
   rc.timeout = static_cast<uint8_t>(params.ack_timeout);
   rc.retry_count = static_cast<uint8_t>(params.retry_count);
-  Address address = connection.endpoint->address();
   rc.address = verbs::global_address(
       rail.port, static_cast<uint8_t>(rail.gids[path.local_gid].index),
-      address.rails[path.remote_rail].gids[path.remote_gid].gid.data(), agreement.traffic_class,
+      connection.peer_gid.gid.data(), agreement.traffic_class,
       static_cast<uint8_t>(params.hop_limit), static_cast<uint8_t>(params.service_level));
   connection.job_running = true;
   helpers_.submit([this, &connection, &rail, hints, rc] {
@@ -208,11 +213,13 @@ void ConnectionThread::send(Connection& connection, ConnectionPacket packet) {
   Rail& rail = core_.rails[packet.path.local_rail];
   packet.control_qkey = rail.control.qkey();
   int copies = core_.hooks.copies_sent ? core_.hooks.copies_sent(packet) : 1;
-  std::vector<uint8_t> bytes = encode_packet(packet);
-  Address peer = connection.endpoint->address();
-  const RailAddress& to = peer.rails[packet.path.remote_rail];
+  if (packet.type == PacketType::kRequest) {
+    packet.blob = encode_for_request(core_.address, packet.path);
+  }
+  std::vector<uint8_t> bytes = encode_packet(packet, rail.control.max_packet_bytes());
   for (; copies > 0; --copies) {
-    rail.control.send(connection.ah.get(), to.control_qpn, to.control_qkey, bytes);
+    rail.control.send(connection.ah.get(), connection.peer_rail.control_qpn,
+                      connection.peer_rail.control_qkey, bytes);
   }
 }
 

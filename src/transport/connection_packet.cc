@@ -101,7 +101,7 @@ void transfer_header(Stream& s, AnyPacket& packet, uint16_t& body_bytes) {
   transfer(s, reserved_too);
 }
 
-std::vector<uint8_t> encode_body(const ConnectionPacket& packet) {
+std::vector<uint8_t> encode_body(const ConnectionPacket& packet, size_t max_bytes) {
   std::vector<uint8_t> body;
   Writer writer(body);
   switch (packet.type) {
@@ -113,7 +113,8 @@ std::vector<uint8_t> encode_body(const ConnectionPacket& packet) {
       }
       break;
     case PacketType::kRefuse:
-      writer.put_bytes(packet.reason.substr(0, kMaxReasonBytes));
+      writer.put_bytes(packet.reason.substr(
+          0, std::min(kMaxReasonBytes, max_bytes - std::min(max_bytes, kPacketHeaderBytes))));
       break;
     default:
       break;
@@ -140,8 +141,8 @@ const char* packet_type_name(PacketType type) {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
-std::vector<uint8_t> encode_packet(const ConnectionPacket& packet) {
-  std::vector<uint8_t> body = encode_body(packet);
+std::vector<uint8_t> encode_packet(const ConnectionPacket& packet, size_t max_bytes) {
+  std::vector<uint8_t> body = encode_body(packet, max_bytes);
   std::vector<uint8_t> bytes;
   bytes.reserve(kPacketHeaderBytes + body.size());
   Writer writer(bytes);

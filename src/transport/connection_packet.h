@@ -1,13 +1,16 @@
 // The packets of the connection handshake, carried by UD SEND between control queue pairs.
 //
-// Little-endian, versioned, at most kMaxPacketBytes long (one packet of any path MTU from 1024 on).
+// Little-endian, versioned. All but refusals fit kSmallestPathBytes, the smallest path MTU of RoCE;
+// a refusal is cut to the path MTU, at most kMaxPacketBytes.
 //   0  magic "RoCM"        4  version           6  type             7  reserved, zero
 //   8  job cookie         16  sender {job, rank}                   24  receiver {job, rank}
 //  32  sender's incarnation                     40  connection id
 //  48  sender's control Q_Key                   52  bytes of the body
 //  54  sender's rail, GID; receiver's rail, GID (indices in their address blobs)
 //  58  reserved, zero
-//  64  body: kRequest, kReply: an Offer (kOfferBytes), and in a request the sender's address blob;
+//  64  body: kRequest, kReply: an Offer (kOfferBytes), and in a request a part of the sender's
+//  address
+//      blob (request_address.h);
 //      kRefuse: the reason as text; else empty
 // The first 64 bytes and kRefuse are the same in all versions, so that a process can tell one of
 // another version why it is refused. Parsing accepts any bytes.
@@ -25,10 +28,10 @@
 namespace roce::transport {
 
 inline constexpr uint16_t kHandshakeVersion = 1;
+inline constexpr size_t kSmallestPathBytes = 256;
 inline constexpr size_t kMaxPacketBytes = 1024;
 inline constexpr size_t kPacketHeaderBytes = 64;
 inline constexpr size_t kOfferBytes = 48;
-inline constexpr size_t kMaxBlobBytes = kMaxPacketBytes - kPacketHeaderBytes - kOfferBytes;
 inline constexpr size_t kMaxReasonBytes = 600;
 
 enum class PacketType : uint8_t {
@@ -82,7 +85,9 @@ struct ConnectionPacket {
   std::string reason;
 };
 
-std::vector<uint8_t> encode_packet(const ConnectionPacket& packet);
+/// A reason is cut so that the packet has at most `max_bytes`.
+std::vector<uint8_t> encode_packet(const ConnectionPacket& packet,
+                                   size_t max_bytes = kMaxPacketBytes);
 /// kProtocol with a sentence for anything that encode_packet does not make. A packet of another
 /// version is returned with its header alone (a kRefuse whole): the caller compares versions.
 Result<ConnectionPacket> decode_packet(std::span<const uint8_t> bytes);

@@ -6,6 +6,7 @@
 
 #include "transport/connection_thread.h"
 #include "transport/endpoint.h"
+#include "transport/request_address.h"
 
 namespace roce::transport {
 namespace {
@@ -51,8 +52,10 @@ void ConnectionThread::handle_received(Rail& rail, const ControlPort::Received& 
       refuse(rail, received, *packet, "no room for another peer");
       return;
     }
-    // The request's blob is newer than one from the runtime, and from the same process.
-    endpoint->set_address(*address);
+    // The request is newer than what came from the runtime, which tells more.
+    if (made || !same_end(endpoint->address(), *address, packet->path.reversed())) {
+      endpoint->set_address(*address, true);
+    }
   }
   if (endpoint == nullptr || packet->to != core_.local.name) {
     return;  // late, of a peer that has been removed
@@ -89,13 +92,12 @@ Status ConnectionThread::check_packet(const ConnectionPacket& packet) const {
 /// What a request adds: the sender's blob, and indices into it and into this process's rails.
 Result<Address> ConnectionThread::check_request(const Rail& rail,
                                                 const ConnectionPacket& packet) const {
-  auto address = decode(packet.blob);
+  auto address = decode_from_request(packet.blob, packet.path);
   if (!address) {
     return address.status();
   }
   const PathPair& path = packet.path;
-  if (address->job_cookie != packet.job_cookie || path.local_rail >= address->rails.size() ||
-      path.local_gid >= address->rails[path.local_rail].gids.size() ||
+  if (address->job_cookie != packet.job_cookie ||
       path.remote_rail != static_cast<uint8_t>(rail.index) || path.remote_gid >= rail.gids.size()) {
     return Status(Code::kProtocol,
                   format("request names rail %u GID %u of its sender and rail %u GID %u here, "
@@ -140,7 +142,8 @@ void ConnectionThread::refuse(Rail& rail, const ControlPort::Received& received,
         post([this, &rail, made, refusal, qpn, qkey] {
           --refusals_under_way_;
           if (*made) {
-            rail.control.send(made->value().get(), qpn, qkey, encode_packet(refusal));
+            rail.control.send(made->value().get(), qpn, qkey,
+                              encode_packet(refusal, rail.control.max_packet_bytes()));
             retire(std::move(made->value()));
           }
         });

@@ -316,9 +316,6 @@ void ConnectionState::send(PacketType type) {
   if (type == PacketType::kRequest || type == PacketType::kReply) {
     packet.offer = own_;
   }
-  if (type == PacketType::kRequest) {
-    packet.blob = local_->blob;
-  }
   if (type == PacketType::kRefuse) {
     packet.reason = reason_;
   }

@@ -39,7 +39,6 @@ struct LocalProcess {
   ProcessName name;
   uint64_t job_cookie = 0;
   uint64_t incarnation = 0;
-  std::vector<uint8_t> blob;
   TimeNs connect_timeout_ns = 10'000'000'000;
 };
 
@@ -75,7 +74,7 @@ class ConnectionState {
       /// Take the queue pair to RTS with the peer's offer and the agreement; answer with
       /// handle_established.
       kEstablish,
-      kSend,        ///< `packet`, along the path prepared last. May be lost.
+      kSend,        ///< `packet`, along the path prepared last; requests without blob. May be lost.
       kConnected,   ///< Data may flow.
       kPeerClosed,  ///< The peer will send and receive no more.
       kReset,       ///< Forget the queue pair and what was posted to it; connect anew if needed.

@@ -48,7 +48,9 @@ class ConnectionThread {
     ConnectionState state;
     std::deque<ConnectionState::Action> actions;  ///< Popped, waiting for the job under way.
     bool job_running = false;
-    Rail* rail = nullptr;  ///< Counted there as a peer.
+    Rail* rail = nullptr;   ///< Counted there as a peer.
+    RailAddress peer_rail;  ///< Of the path prepared last, with
+    GidAddress peer_gid;    ///< the GID in use: the endpoint's address may be replaced meanwhile.
     verbs::QueuePair qp;
     verbs::AddressHandle ah;
     uint64_t resent_before = 0;

@@ -1,5 +1,6 @@
 #include "transport/control_port.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
@@ -47,7 +48,8 @@ void read_addresses(const uint8_t* grh, ControlPort::Received& out) {
 }  // namespace
 
 Status ControlPort::open(const verbs::Context& context, const verbs::ProtectionDomain& pd,
-                         uint8_t port) {
+                         uint8_t port, uint32_t mtu_bytes) {
+  max_packet_bytes_ = std::min<size_t>(kMaxPacketBytes, mtu_bytes);
   memory_ = Pages(size_t{kReceives + kSends} * kBufferBytes);
   if (memory_.data() == nullptr) {
     return {Code::kOutOfResources, "no memory for the handshake's buffers"};
@@ -97,7 +99,7 @@ Status ControlPort::post_receive(uint32_t index) {
 }
 
 bool ControlPort::send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> packet) {
-  if (free_send_buffers_ == 0 || packet.size() > kMaxPacketBytes) {
+  if (free_send_buffers_ == 0 || packet.size() > max_packet_bytes_) {
     return false;
   }
   auto index = static_cast<uint32_t>(std::countr_zero(free_send_buffers_));

@@ -23,11 +23,14 @@ class ControlPort {
     uint32_t sender_qpn;
   };
 
-  Status open(const verbs::Context& context, const verbs::ProtectionDomain& pd, uint8_t port);
+  /// mtu_bytes: of the port; a packet may be as long.
+  Status open(const verbs::Context& context, const verbs::ProtectionDomain& pd, uint8_t port,
+              uint32_t mtu_bytes);
 
   uint32_t qpn() const { return qp_.qpn(); }
   uint32_t qkey() const { return qkey_; }
   int fd() const { return channel_.fd(); }
+  size_t max_packet_bytes() const { return max_packet_bytes_; }
 
   /// Sends a copy. False: no buffer is free, which counts as loss.
   bool send(ibv_ah* ah, uint32_t qpn, uint32_t qkey, std::span<const uint8_t> packet);
@@ -46,6 +49,7 @@ class ControlPort {
   verbs::CompletionQueue cq_;
   verbs::QueuePair qp_;
   uint32_t qkey_ = 0;
+  size_t max_packet_bytes_ = 0;
   uint64_t free_send_buffers_ = 0;  ///< One bit each.
 };
 

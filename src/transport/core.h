@@ -37,7 +37,8 @@ struct Core {
   const Hooks hooks;
   Rails rails;  ///< Before all that is registered on them.
   Limits limits;
-  Address address;     ///< As published.
+  Address address;  ///< As published.
+  std::vector<uint8_t> blob;
   LocalProcess local;  ///< For the handshake.
   Counters counters;
   EventQueue events;

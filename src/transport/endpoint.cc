@@ -26,9 +26,15 @@ bool Endpoint::begin_connecting() {
   return state != State::kFailed && state != State::kRemoved;
 }
 
-void Endpoint::set_address(const Address& address) {
+void Endpoint::set_address(const Address& address, bool partial) {
   std::lock_guard guard(lock_);
   address_ = address;
+  address_is_partial_ = partial;
+}
+
+bool Endpoint::address_is_partial() {
+  std::lock_guard guard(lock_);
+  return address_is_partial_;
 }
 
 Address Endpoint::address() {

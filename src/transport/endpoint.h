@@ -96,8 +96,9 @@ class Endpoint {
   /// A connection is about to be made; false if one exists.
   bool begin_connecting();
   /// Learned from the blob of add_peer or of the peer's request.
-  void set_address(const Address& address);
+  void set_address(const Address& address, bool partial);
   Address address();
+  bool address_is_partial();
   /// The queue pair that receives from now on.
   void attach(ibv_qp* qp, Rail* rail, const PathPair& path, const Offer& own);
   /// Data may flow: sends what has been waiting.
@@ -184,6 +185,7 @@ class Endpoint {
   Offer own_, peer_;
   Agreement agreement_;
   Address address_;
+  bool address_is_partial_ = false;  ///< From a request: holds the rail and GID in use only.
   std::string failure_;
   uint64_t tx_messages_ = 0, tx_bytes_ = 0, rx_messages_ = 0, rx_bytes_ = 0;
   uint64_t puts_done_ = 0, put_bytes_ = 0, gets_done_ = 0, get_bytes_ = 0;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "transport/connection_packet.h"
 #include "transport/header.h"
 
 namespace roce::transport {
@@ -53,7 +54,8 @@ Status Rail::open_objects(const Params& params, const verbs::Candidate& candidat
   auto queue = verbs::CompletionQueue::create(context, wanted_cqe(kExpectedPeers));
   if (!queue) return queue.status();
   cq = std::move(queue.value());
-  return control.open(context, pd, port);
+  return control.open(context, pd, port,
+                      std::max<uint32_t>(kSmallestPathBytes, candidate.active_mtu_bytes));
 }
 
 Status Rail::query(const Params& params, const verbs::Candidate& candidate) {

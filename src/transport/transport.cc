@@ -66,7 +66,7 @@ Core::Core(const Params& params_in, const Options& options_in, const Hooks& hook
   local.name = options.name;
   local.job_cookie = options.job_cookie;
   local.incarnation = wall_clock_ns();
-  local.blob = encode(address);
+  blob = encode(address);
   local.connect_timeout_ns = static_cast<TimeNs>(params.connect_timeout_s) * 1'000'000'000;
   Registrar registrar{[this](void* base, size_t bytes, Registration* out) {
                         return rails.register_memory(base, bytes, kLocalWrite, out);
@@ -155,7 +155,7 @@ Transport::~Transport() {
 }
 
 const Limits& Transport::limits() const { return impl_->core.limits; }
-std::vector<uint8_t> Transport::address() const { return impl_->core.local.blob; }
+std::vector<uint8_t> Transport::address() const { return impl_->core.blob; }
 const Params& Transport::params() const { return impl_->core.params; }
 
 namespace {
@@ -206,8 +206,8 @@ Result<Endpoint*> Transport::add_peer(ProcessName name, std::span<const uint8_t>
   if (endpoint == nullptr) {
     return Status(Code::kOutOfResources, "too many peers");
   }
-  if (made) {
-    endpoint->set_address(*address);
+  if (made || endpoint->address_is_partial()) {
+    endpoint->set_address(*address, false);
   }
   if (context != nullptr) {
     endpoint->context.store(context, std::memory_order_release);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "transport/address.h"
+#include "transport/request_address.h"
 
 namespace roce::transport {
 namespace {
@@ -66,19 +67,56 @@ TEST(ConnectionPacket, DecodeGivesBackWhatWasEncoded) {
   EXPECT_EQ(encode_packet(*out), bytes);
 }
 
-TEST(ConnectionPacket, LargestBlobFitsIntoARequest) {
+/// With as many rails, GIDs and letters as there may be.
+Address largest_address() {
   Address address;
   address.host_name = std::string(64, 'h');
   address.rails.resize(4);
-  for (RailAddress& rail : address.rails) {
-    rail.control_qpn = 1;
-    rail.gids.resize(8);
+  for (size_t i = 0; i < 4; ++i) {
+    address.rails[i].control_qpn = static_cast<uint32_t>(i + 1);
+    address.rails[i].gids.resize(8);
+    for (size_t j = 0; j < 8; ++j)
+      address.rails[i].gids[j].gid[15] = static_cast<uint8_t>(10 * i + j);
   }
+  return address;
+}
+
+TEST(ConnectionPacket, EveryRequestFitsTheSmallestPathMtu) {
   ConnectionPacket packet = example();
-  packet.blob = encode(address);
+  packet.blob = encode_for_request(largest_address(), {3, 7, 0, 0});
   std::vector<uint8_t> bytes = encode_packet(packet);
-  EXPECT_LE(bytes.size(), kMaxPacketBytes);
+  EXPECT_EQ(bytes.size(), 256U);
   EXPECT_TRUE(decode_packet(bytes).is_ok());
+}
+
+TEST(ConnectionPacket, RequestsTellRailAndGidAtTheirPlaces) {
+  const PathPair path{2, 5, 1, 0};
+  std::vector<uint8_t> blob = encode_for_request(largest_address(), path);
+  auto address = decode_from_request(blob, path);
+  ASSERT_TRUE(address.is_ok()) << address.status().text();
+  ASSERT_EQ(address->rails.size(), 3U);
+  EXPECT_EQ(address->rails[2].control_qpn, 3U);
+  ASSERT_EQ(address->rails[2].gids.size(), 6U);
+  EXPECT_EQ(address->rails[2].gids[5].gid[15], 25);
+  EXPECT_TRUE(address->rails[0].gids.empty());
+  EXPECT_TRUE(same_end(largest_address(), *address, path.reversed()));
+  EXPECT_FALSE(same_end(largest_address(), *address, PathPair{0, 0, 2, 6}));
+  EXPECT_FALSE(same_end(largest_address(), *address, PathPair{0, 0, 1, 5}));
+  Address moved = largest_address();
+  moved.rails[2].control_qpn = 99;
+  EXPECT_FALSE(same_end(moved, *address, path.reversed()));
+
+  EXPECT_FALSE(decode_from_request(blob, {4, 0, 0, 0}).is_ok());
+  EXPECT_FALSE(decode_from_request(blob, {0, 8, 0, 0}).is_ok());
+  EXPECT_FALSE(decode_from_request(encode(largest_address()), path).is_ok());
+}
+
+TEST(ConnectionPacket, ReasonsAreCutToThePathMtu) {
+  ConnectionPacket packet = example();
+  packet.type = PacketType::kRefuse;
+  packet.reason = std::string(2000, 'x');
+  EXPECT_EQ(encode_packet(packet, 256).size(), 256U);
+  EXPECT_EQ(encode_packet(packet).size(), 64U + 600U);
 }
 
 TEST(ConnectionPacket, RefusalsOfAnotherVersionAreRead) {

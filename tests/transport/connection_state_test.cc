@@ -35,7 +35,6 @@ struct Side {
     local.name = {1, rank};
     local.job_cookie = 42;
     local.incarnation = incarnation;
-    local.blob = {1, 2, 3};
     offer = offer_of(rank);
     state = std::make_unique<ConnectionState>(&local, ProcessName{1, peer});
   }
