@@ -17,7 +17,7 @@ void Responder::reset() {
   has_receive_ = heard_ = false;
   message_ = Message::kNone;
   received_bytes_ = 0;
-  ack_pending_ = ack_deferred_ = exchange_open_ = false;
+  ack_pending_ = ack_deferred_ = ack_lazy_ = exchange_open_ = false;
   quick_answers_ = 0;
   nak_ = Nak::kNone;
   gap_ = gap_has_trigger_ = fatal_ = false;
@@ -213,7 +213,11 @@ void Responder::accept(const wire::Header& header, bool ends_message, TimeNs now
   ack_psn_ = expected_;
   advance_expected(1);
   if (ends_message) msn_ = wire::psn_add(msn_, 1);
-  if (header.ack_req) owe_ack(now);
+  if (header.ack_req) {
+    owe_ack(now);
+  } else if (core_.attributes.lazy_ack) {
+    owe_lazy_ack(now);
+  }
 }
 
 /// Answers with a NAK that ends the connection.

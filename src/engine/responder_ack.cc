@@ -8,19 +8,40 @@ namespace {
 /// An answer of the program within this time takes the ACK along.
 constexpr TimeNs kDeferralNs = 20'000;
 constexpr uint32_t kQuickAnswersNeeded = 2;
+/// A lazy ACK may ride on data after the first time and goes alone after the second: together with
+/// a round trip well below the shortest resend time, 1 ms.
+constexpr TimeNs kLazyRideNs = 200'000;
+constexpr TimeNs kLazyAloneNs = 400'000;
 
 }  // namespace
 
+void Responder::note_exchange(TimeNs now) {
+  if (exchange_open_ && now - exchange_since_ <= kDeferralNs) return;
+  if (exchange_open_) quick_answers_ = 0;
+  exchange_open_ = true;
+  exchange_since_ = now;
+}
+
 void Responder::owe_ack(TimeNs now) {
-  if (!exchange_open_ || now - exchange_since_ > kDeferralNs) {
-    if (exchange_open_) quick_answers_ = 0;
-    exchange_open_ = true;
-    exchange_since_ = now;
-  }
-  if (ack_pending_) return;
+  note_exchange(now);
+  if (ack_pending_ && !ack_lazy_) return;
   ack_pending_ = true;
+  ack_lazy_ = false;
+  ack_rides_from_ = 0;
   ack_deferred_ = quick_answers_ >= kQuickAnswersNeeded;
   ack_due_ = ack_deferred_ ? now + kDeferralNs : now;
+}
+
+/// The peer asked for nothing. Where the program answers with data, that comes often enough for the
+/// ACK to wait long; else the peer may be waiting for completions of a burst.
+void Responder::owe_lazy_ack(TimeNs now) {
+  note_exchange(now);
+  if (ack_pending_) return;
+  ack_pending_ = ack_lazy_ = true;
+  ack_deferred_ = false;
+  const bool answered = quick_answers_ >= kQuickAnswersNeeded;
+  ack_rides_from_ = answered ? now + kLazyRideNs : 0;
+  ack_due_ = now + (answered ? kLazyAloneNs : kDeferralNs);
 }
 
 void Responder::data_leaves(TimeNs now) {
@@ -43,7 +64,8 @@ void Responder::handle_duplicate(const wire::Header& header, TimeNs now, Effects
     default:
       // The requester is waiting: no deferral.
       ack_pending_ = true;
-      ack_deferred_ = false;
+      ack_deferred_ = ack_lazy_ = false;
+      ack_rides_from_ = 0;
       ack_due_ = now;
   }
 }
@@ -116,7 +138,7 @@ bool Responder::poll_nak(OutPacket& out) {
     out.header.syndrome = nak_syndrome_;
   }
   // A NAK acknowledges everything before its PSN.
-  if (wire::psn_diff(out.header.psn, ack_psn_) > 0) ack_pending_ = false;
+  if (wire::psn_diff(out.header.psn, ack_psn_) > 0) ack_pending_ = ack_lazy_ = false;
   nak_ = Nak::kNone;
   core_.count_sent(out);
   return true;
@@ -130,10 +152,10 @@ bool Responder::ack_waits_for_response() const {
 
 bool Responder::poll_ack(TimeNs now, bool ride, OutPacket& out) {
   if (!ack_pending_ || !core_.receiving()) return false;
-  if (!ride && now < ack_due_) return false;
+  if (now < (ride ? ack_rides_from_ : ack_due_)) return false;
   if (ack_waits_for_response()) return false;
   if (ack_deferred_ && !ride) quick_answers_ = 0;
-  ack_pending_ = false;
+  ack_pending_ = ack_lazy_ = false;
   begin_packet(core_, wire::Opcode::kRcAck, ack_psn_, out);
   out.header.syndrome = wire::kAethAckNoCredit;
   out.header.msn = msn_;

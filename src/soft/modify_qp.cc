@@ -136,6 +136,7 @@ void pass_to_engine(Qp& qp, const Change& change) {
   to.timeout = from.timeout;
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
+  to.lazy_ack = qp.hinted && (qp.hints.capabilities & kCapLazyAck) != 0;
   if (change.segment != 0) to.path_mtu_bytes = change.segment;
   qp.engine->set_attributes(to);
 }

@@ -135,7 +135,10 @@ void Process::flush_acks(Qp* only) {
   const engine::TimeNs time = now();
   engine::OutPacket packet;
   const auto flush_one = [&](Qp& qp) {
-    if (qp.routed && qp.engine->poll_ack(time, true, packet)) send_packet(qp, packet, time);
+    // Nothing is deferred beyond the end of time.
+    if (qp.routed && qp.engine->poll_ack(engine::kNever, true, packet)) {
+      send_packet(qp, packet, time);
+    }
   };
   if (only != nullptr) {
     flush_one(*only);

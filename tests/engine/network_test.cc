@@ -25,6 +25,11 @@ TrafficOptions options(uint32_t operations, uint32_t mtu = 1024, uint32_t large_
   return out;
 }
 
+TrafficOptions lazy(TrafficOptions out) {
+  out.lazy_ack = true;
+  return out;
+}
+
 class BadNetwork : public testing::TestWithParam<Case> {
  protected:
   void run(Host& a, Host& b, uint64_t seed) {
@@ -87,6 +92,9 @@ const Case kCases[] = {
     {"Mixed5", {0.05, 0.05, 0.05, 0.05}, options(10'000)},
     {"Mixed1Large", {0.01, 0.01, 0.01, 0.01}, options(10'000, 1024, 400)},
     {"Mixed1SlowReceiver", {0.01, 0.01, 0.01, 0.01}, options(10'000, 256, 0, 300'000)},
+    {"CleanLazyAck", {}, lazy(options(10'000))},
+    {"Mixed5LazyAck", {0.05, 0.05, 0.05, 0.05}, lazy(options(10'000))},
+    {"Mixed1SlowReceiverLazyAck", {0.01, 0.01, 0.01, 0.01}, lazy(options(10'000, 256, 0, 300'000))},
     {"Mixed1JumboMtu", {0.01, 0.01, 0.01, 0.01}, options(10'000, 8900, 1000)},
 };
 

@@ -19,6 +19,7 @@ struct TrafficOptions {
   uint32_t large_every = 0;    ///< Every n-th WRITE or READ has 1 MiB; 0: none.
   TimeNs repost_delay_ns = 0;  ///< Receive requests come back late: RNR NAKs.
   uint32_t start_psn = 0xFFFF80;
+  bool lazy_ack = false;
 };
 
 class Traffic {
