@@ -116,7 +116,8 @@ class Process {
   ServiceThread& service() { return service_; }
 
   // ---- for the service thread ----
-  engine::TimeNs last_poll_seen() const { return last_poll_seen_.load(std::memory_order_relaxed); }
+  /// When a thread of the program read the socket last.
+  engine::TimeNs last_look_seen() const { return last_look_seen_.load(std::memory_order_relaxed); }
   int receive_fd() const { return receive_fd_.load(std::memory_order_acquire); }
   int blocked_fd() const { return blocked_fd_.load(std::memory_order_acquire); }
 
@@ -136,6 +137,7 @@ class Process {
   void raise_flag(Qp& qp);
   void take_up_flagged(engine::TimeNs now);
   void run_timers(engine::TimeNs now);
+  void note_look(engine::TimeNs now);
   void note_poll(engine::TimeNs now);
   engine::TimeNs next_deadline() const;
   // transmit.cc
@@ -152,6 +154,7 @@ class Process {
   // The lock's line is shared by all threads; what the holder uses lies behind it.
   alignas(64) std::atomic<bool> locked_{false};
   std::atomic<uint32_t> control_waiters_{0};
+  std::atomic<bool> service_inside_{false};  ///< The service thread holds the lock.
   alignas(64) std::atomic<Qp*> flagged_{nullptr};
 
   alignas(64) std::unique_ptr<UdpPort> udp_;
@@ -165,9 +168,11 @@ class Process {
   bool blocked_ = false;  ///< A socket's buffer is full: packets wait in UdpPort.
   std::atomic<int> receive_fd_{-1};
   std::atomic<int> blocked_fd_{-1};
-  engine::TimeNs last_poll_ = 0;
-  engine::TimeNs polls_since_ = 0;
-  std::atomic<engine::TimeNs> last_poll_seen_{0};  ///< For the service thread's tick.
+  engine::TimeNs last_poll_ = 0;    ///< Of a completion queue.
+  engine::TimeNs last_look_ = 0;    ///< Into the socket, by a poll or in a burst of posts.
+  engine::TimeNs polls_since_ = 0;  ///< Start of the span whose polls are counted.
+  uint32_t polls_ = 0;
+  std::atomic<engine::TimeNs> last_look_seen_{0};  ///< For the service thread's tick.
 
   std::array<std::atomic<uint64_t>, static_cast<int>(Count::kCount)> counts_{};
   ServiceThread service_;

@@ -5,6 +5,12 @@
 #include "soft/process.h"
 
 namespace roce::soft {
+namespace {
+
+/// How long after a poll a burst of posts counts as polling.
+constexpr engine::TimeNs kLongestBurstNs = 1'000'000;
+
+}  // namespace
 
 engine::TimeNs Process::now() {
   timespec time;
@@ -82,7 +88,14 @@ void Process::take_up_flagged(engine::TimeNs now) {
 void Process::posted(Qp& qp) {
   raise_flag(qp);
   if (!try_enter()) return;
-  drive(now());
+  const engine::TimeNs time = now();
+  // A program that polls does not while it posts one message after the other. So that the service
+  // thread need not take over for such a burst, the burst reads the socket.
+  if (time - last_look_ > ServiceThread::kBusyPollNs && time - last_poll_ < kLongestBurstNs) {
+    note_look(time);
+    receive_batch(time);
+  }
+  drive(time);
   leave();
 }
 
@@ -117,19 +130,39 @@ engine::TimeNs Process::next_deadline() const {
   return touched_.empty() || blocked_ ? timers_.earliest() : 0;
 }
 
+void Process::note_look(engine::TimeNs now) {
+  last_look_ = now;
+  last_look_seen_.store(now, std::memory_order_relaxed);
+}
+
+/// Busy polling is told by its rate: gaps are normal while the service thread, still armed, takes
+/// the core away for each packet.
 void Process::note_poll(engine::TimeNs now) {
-  if (now - last_poll_ > ServiceThread::kPollGapNs) polls_since_ = now;
+  if (now - last_look_ > ServiceThread::kArmAfterNs) {
+    polls_since_ = now;
+    polls_ = 0;
+  }
+  ++polls_;
   last_poll_ = now;
-  last_poll_seen_.store(now, std::memory_order_relaxed);
-  if (now - polls_since_ > ServiceThread::kDisarmAfterNs && service_.armed()) {
+  note_look(now);
+  const engine::TimeNs span = now - polls_since_;
+  if (span <= ServiceThread::kDisarmAfterNs || !service_.armed()) return;
+  if (polls_ * ServiceThread::kBusyPollNs >= span) {
     count(Count::kDisarms);
     service_.disarm();
   }
+  polls_since_ = now;
+  polls_ = 0;
 }
 
 int Process::poll() {
   if (!try_enter()) {
     count(Count::kLockMisses);
+    // Whoever has the lock or is let go first may be waiting for this thread's core.
+    if (service_inside_.load(std::memory_order_relaxed) ||
+        control_waiters_.load(std::memory_order_relaxed) != 0) {
+      sched_yield();
+    }
     return 0;
   }
   int packets = 0;
@@ -146,6 +179,7 @@ int Process::poll() {
 
 bool Process::service_round(engine::TimeNs* next) {
   if (!try_enter()) return false;
+  service_inside_.store(true, std::memory_order_relaxed);
   if (udp_ != nullptr) {
     const engine::TimeNs time = now();
     take_up_flagged(time);
@@ -154,6 +188,7 @@ bool Process::service_round(engine::TimeNs* next) {
   }
   *next = next_deadline();
   service_.plan(*next);
+  service_inside_.store(false, std::memory_order_relaxed);
   leave();
   return true;
 }

@@ -119,7 +119,7 @@ void ServiceThread::serve_disarmed() {
   const engine::TimeNs now = Process::now();
   if (armed() || now < until) return;  // Armed by req_notify, or the monitor spoke.
   tick_ns_ = std::min(2 * tick_ns_, kLastTickNs);
-  if (now - std::min(now, process_->last_poll_seen()) > kArmAfterNs) armed_.store(true);
+  if (now - std::min(now, process_->last_look_seen()) > kArmAfterNs) armed_.store(true);
 }
 
 void ServiceThread::wait(engine::TimeNs until, bool watch_socket) {

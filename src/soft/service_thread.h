@@ -2,9 +2,9 @@
 //
 // ARMED: it sleeps in ppoll on the receive socket, timers and full send buffers. DISARMED: threads
 // of the program poll, and it only ticks, after 1 ms, doubling to 16 ms. It is disarmed after 50 us
-// of polls each at most 5 us after the last; it is armed at start, by req_notify, and by a tick
-// that finds the last poll more than 100 us old. So a program that stops polling is stalled for one
-// tick at most.
+// with a poll every 10 us on average and none more than 100 us after the last; it is armed at
+// start, by req_notify, and by a tick that finds the last poll more than 100 us old. So a program
+// that stops polling is stalled for one tick at most.
 #ifndef ROCE_SOFT_SERVICE_THREAD_H_
 #define ROCE_SOFT_SERVICE_THREAD_H_
 
@@ -23,7 +23,7 @@ class Process;
 class ServiceThread {
  public:
   static constexpr engine::TimeNs kDisarmAfterNs = 50'000;
-  static constexpr engine::TimeNs kPollGapNs = 20'000;
+  static constexpr engine::TimeNs kBusyPollNs = 10'000;
   static constexpr engine::TimeNs kArmAfterNs = 100'000;
   static constexpr engine::TimeNs kFirstTickNs = 1'000'000;
   static constexpr engine::TimeNs kLastTickNs = 16'000'000;
