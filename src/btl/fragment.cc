@@ -1,6 +1,7 @@
 // Descriptors: what Open MPI fills and sends. A descriptor lives in the adapter's room of a
 // transport fragment, its one segment is the fragment's message.
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "btl/messages.h"
@@ -80,6 +81,19 @@ void send_complete(Fragment* fragment, Code status) {
   }
 }
 
+/// Fragment::complete after sendi: nobody waits for it.
+void immediate_complete(Fragment* fragment, Code) {
+  static_cast<Descriptor*>(fragment->adapter)->module->transport->release(fragment);
+}
+
+/// Packs up to `*bytes` of the convertor's data; `*bytes` becomes what was packed.
+bool pack(opal_convertor_t* convertor, uint8_t* to, size_t* bytes) {
+  if (*bytes == 0) return true;
+  iovec target = {to, *bytes};
+  uint32_t targets = 1;
+  return opal_convertor_pack(convertor, &target, &targets, bytes) >= 0;
+}
+
 }  // namespace
 
 size_t descriptor_bytes() { return sizeof(Descriptor); }
@@ -102,13 +116,9 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl, mca_btl_base_
   size_t packed = std::min(*bytes, module.btl_max_send_size - reserve);
   Descriptor* descriptor = acquire(module, reserve + packed, flags);
   if (descriptor == nullptr) return nullptr;
-  if (packed > 0) {
-    iovec target = {descriptor->fragment->data + reserve, packed};
-    uint32_t targets = 1;
-    if (opal_convertor_pack(convertor, &target, &targets, &packed) < 0) {
-      module.transport->release(descriptor->fragment);
-      return nullptr;
-    }
+  if (!pack(convertor, descriptor->fragment->data + reserve, &packed)) {
+    module.transport->release(descriptor->fragment);
+    return nullptr;
   }
   descriptor->segment.seg_len = reserve + packed;
   *bytes = packed;
@@ -138,6 +148,30 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
     module.transport->release(fragment);
   }
   return 1;
+}
+
+int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
+          opal_convertor_t* convertor, void* header, size_t header_bytes, size_t payload_bytes,
+          uint8_t, uint32_t flags, mca_btl_base_tag_t tag,
+          mca_btl_base_descriptor_t** unsent) noexcept {
+  Module& module = Module::of(btl);
+  if (unsent != nullptr) *unsent = nullptr;
+  const size_t bytes = header_bytes + payload_bytes;
+  if (bytes > module.btl_max_send_size) return OPAL_ERR_BAD_PARAM;
+  Descriptor* descriptor = acquire(module, bytes, flags);
+  if (descriptor == nullptr) return OPAL_ERR_OUT_OF_RESOURCE;
+  Fragment* fragment = descriptor->fragment;
+  std::memcpy(fragment->data, header, header_bytes);
+  size_t packed = payload_bytes;
+  if (!pack(convertor, fragment->data + header_bytes, &packed) || packed != payload_bytes) {
+    module.transport->release(fragment);
+    return OPAL_ERROR;
+  }
+  fragment->length = static_cast<uint32_t>(bytes);
+  fragment->tag = tag;
+  fragment->complete = immediate_complete;
+  if (module.transport->send(endpoint->peer, fragment)) module.transport->release(fragment);
+  return OPAL_SUCCESS;
 }
 
 void receive(void* context, transport::Endpoint* from, uint8_t tag, uint8_t* data, uint32_t bytes) {

@@ -83,6 +83,12 @@ mca_btl_base_descriptor_t* prepare_src(mca_btl_base_module_t* btl,
                                        size_t* bytes, uint32_t flags) noexcept;
 int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
          mca_btl_base_descriptor_t* descriptor, mca_btl_base_tag_t tag) noexcept;
+/// A message whose data the caller may reuse at once; queued where it cannot leave now. `unsent`
+/// may be null.
+int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
+          opal_convertor_t* convertor, void* header, size_t header_bytes, size_t payload_bytes,
+          uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
+          mca_btl_base_descriptor_t** unsent) noexcept;
 /// Room that a Fragment must have for the adapter's descriptor.
 size_t descriptor_bytes();
 /// Options::receive of the transport.
