@@ -109,6 +109,9 @@ struct Limits {
   size_t max_put_bytes = 0,
          max_get_bytes = 0;     ///< Largest single operation (min of device and 1 GiB).
   size_t max_inline_bytes = 0;  ///< Puts up to this need no local registration.
+  size_t eager_bytes = 0;  ///< Largest message that several peers may send unannounced at once and
+                           ///< the receive memory of the device holds; larger ones are better read
+                           ///< by the receiver.
   uint32_t bandwidth_mbps = 0;
   bool is_soft = false;
   std::string device;  ///< "rocesw0", "mlx5_0:1".

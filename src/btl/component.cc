@@ -1,4 +1,5 @@
 // What the MCA calls on the component itself.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -10,7 +11,11 @@
 namespace roce::btl {
 namespace {
 
-constexpr size_t kEagerBytes = 12 * 1024;
+/// Messages of 32 KiB with ob1's header. A rendezvous costs three crossings of the network more.
+constexpr size_t kEagerBytes = 32 * 1024 + 256;
+/// Data in the first fragment of a rendezvous, and the least that a small receive memory leaves of
+/// the eager limit.
+constexpr size_t kSmallEagerBytes = 12 * 1024;
 constexpr size_t kMaxSendBytes = 64 * 1024;
 constexpr size_t kPipelineBytes = 1024 * 1024;
 /// Above openib and usnic (1024), so that a NIC is not shared with them; below vader and self.
@@ -27,7 +32,7 @@ mca_btl_base_module_t default_values() {
   mca_btl_base_module_t values = {};
   values.btl_component = &component();
   values.btl_eager_limit = kEagerBytes;
-  values.btl_rndv_eager_limit = kEagerBytes;
+  values.btl_rndv_eager_limit = kSmallEagerBytes;
   values.btl_max_send_size = kMaxSendBytes;
   values.btl_rdma_pipeline_send_length = kPipelineBytes;
   values.btl_rdma_pipeline_frag_size = kPipelineBytes;
@@ -48,6 +53,7 @@ mca_btl_base_module_t default_values() {
   values.btl_free = free_descriptor;
   values.btl_prepare_src = prepare_src;
   values.btl_send = send;
+  values.btl_sendi = sendi;
   values.btl_put = put;
   values.btl_get = get;
   values.btl_register_mem = register_mem;
@@ -57,6 +63,15 @@ mca_btl_base_module_t default_values() {
   return values;
 }
 
+/// Eager limits that the user left at their defaults follow a lower max_send_size.
+void fit_eager_limits(mca_btl_base_module_t& values) {
+  const auto fit = [&](const char* name, size_t& limit) {
+    if (!set_by_user(name)) limit = std::min(limit, values.btl_max_send_size);
+  };
+  fit("eager_limit", values.btl_eager_limit);
+  fit("rndv_eager_limit", values.btl_rndv_eager_limit);
+}
+
 /// Lowers limits to what the transport can and fills in what only it knows.
 void apply_limits(Module& module) {
   const transport::Limits& limits = module.transport->limits();
@@ -64,6 +79,10 @@ void apply_limits(Module& module) {
   if (module.btl_put_limit > limits.max_put_bytes) module.btl_put_limit = limits.max_put_bytes;
   module.btl_get_local_registration_threshold = 0;
   module.btl_put_local_registration_threshold = limits.max_inline_bytes;
+  if (!set_by_user("eager_limit")) {
+    module.btl_eager_limit =
+        std::min(module.btl_eager_limit, std::max(limits.eager_bytes, kSmallEagerBytes));
+  }
   if (module.btl_bandwidth == 0) module.btl_bandwidth = limits.bandwidth_mbps;
   open_registration_cache(module);
   (void)mca_btl_base_param_verify(&module);
@@ -79,8 +98,9 @@ void log_line(void*, int verbosity, const std::string& text) {
 
 /// A module with an open transport whose address is published, or why there is none.
 Result<std::unique_ptr<Module>> make_module(const transport::Params& params) {
-  if (Status status = check_limits(module_template); !status) return status;
   auto module = std::make_unique<Module>(module_template);
+  fit_eager_limits(*module);
+  if (Status status = check_limits(*module); !status) return status;
   const opal_process_name_t& name = opal_proc_local_get()->proc_name;
   module->params = params;
   module->name = process_name(name);

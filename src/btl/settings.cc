@@ -121,6 +121,14 @@ Status check_limits(const mca_btl_base_module_t& values) {
                      kMinPipelineFragment, SIZE_MAX);
 }
 
+bool set_by_user(const char* name) {
+  const int index = mca_base_var_find("opal", "btl", "roce", name);
+  if (index < 0) return false;
+  mca_base_var_source_t source = MCA_BASE_VAR_SOURCE_DEFAULT;
+  return mca_base_var_get_value(index, nullptr, &source, nullptr) == OPAL_SUCCESS &&
+         source != MCA_BASE_VAR_SOURCE_DEFAULT;
+}
+
 bool named_by_user() {
   const int index = mca_base_var_find("opal", "btl", nullptr, nullptr);
   if (index < 0) return false;

@@ -19,6 +19,9 @@ Result<transport::Params> read_parameters();
 /// Checks the generic variables. A bad value: kInvalidArgument.
 Status check_limits(const mca_btl_base_module_t& values);
 
+/// Whether the variable btl_roce_NAME has another value than its default by the user's will.
+bool set_by_user(const char* name);
+
 /// Whether `roce` stands in the list that the user gave for `btl`.
 bool named_by_user();
 /// Whether the user wants to know why roce is not used: it was named, or told what to use.

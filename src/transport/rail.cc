@@ -10,9 +10,6 @@
 namespace roce::transport {
 namespace {
 
-/// A byte of payload in large datagrams costs about this much of a receive budget (kernel
-/// truesize).
-constexpr uint32_t kTruesizePerByte = 2;
 constexpr uint32_t kPage = 4096;
 constexpr uint32_t kCqSlack = 64;
 

@@ -19,6 +19,10 @@
 
 namespace roce::transport {
 
+/// A byte of payload in large datagrams costs about this much of a receive budget (kernel
+/// truesize).
+inline constexpr uint32_t kTruesizePerByte = 2;
+
 class Rail {
  public:
   static Result<std::unique_ptr<Rail>> open(const Params& params, const verbs::Candidate& candidate,

@@ -36,14 +36,21 @@ Status check_options(const Params& params, const Options& options) {
   return check_params(params);
 }
 
+/// Peers whose eager messages the receive memory is to hold at once.
+constexpr uint32_t kEagerPeers = 8;
+
 Limits limits_of(const Rails& rails, const Options& options) {
   Limits limits;
   limits.max_put_bytes = size_t{1} << 30;
-  limits.max_inline_bytes = options.max_message_bytes;
+  limits.max_inline_bytes = limits.eager_bytes = options.max_message_bytes;
   for (const auto& rail : rails) {
     limits.max_put_bytes = std::min<size_t>(limits.max_put_bytes, rail->max_operation_bytes);
     limits.max_inline_bytes =
         std::min<size_t>(limits.max_inline_bytes, rail->inline_bytes - kHeaderBytes);
+    if (rail->hints.receive_budget_bytes != 0) {
+      limits.eager_bytes = std::min<size_t>(
+          limits.eager_bytes, rail->hints.receive_budget_bytes / kTruesizePerByte / kEagerPeers);
+    }
     limits.bandwidth_mbps = std::max(limits.bandwidth_mbps, rail->address.speed_mbps);
   }
   limits.max_get_bytes = limits.max_put_bytes;
