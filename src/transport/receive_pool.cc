@@ -14,6 +14,7 @@ Status ReceivePool::open(const verbs::ProtectionDomain& pd, uint32_t count, uint
                                        " receive buffers of " + std::to_string(stride_) +
                                        " bytes; lower receive_buffers"};
   }
+  memory_.populate();
   auto region =
       verbs::MemoryRegion::create(pd, memory_.data(), memory_.bytes(), IBV_ACCESS_LOCAL_WRITE);
   if (!region) {
