@@ -23,7 +23,7 @@ struct Params {
   int hop_limit = 64;                  ///< 1..255.
   int mtu_bytes = 0;                   ///< 0: the largest both ends take; else 256..65536.
   int connect_timeout_s = 10;          ///< 1..3600.
-  int ack_timeout = 14;                ///< Exponent of 4.096 us x 2^n, 1..31 (verbs "timeout").
+  int ack_timeout = 18;                ///< Exponent of 4.096 us x 2^n, 1..31 (verbs "timeout").
   int retry_count = 7;                 ///< 0..7.
   int rnr_timer = 12;                  ///< 0..31, code of the RNR NAK timer.
   int max_inline_bytes = 512;          ///< 0..4096, clamped to the device.

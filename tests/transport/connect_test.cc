@@ -389,7 +389,9 @@ TEST(ChildProcess, Echo) {
 TEST(TwoProcesses, ExchangeMessagesAndTheDeathOfOneIsTold) {
   Child child("ChildProcess.Echo");
   std::vector<uint8_t> blob = read_blob(child.read_fd());
-  Node a({.rank = 0});
+  Params params = test::soft_params();
+  params.ack_timeout = 14;
+  Node a({.rank = 0, .params = params});
   write_blob(child.write_fd(), a.transport().address());
   Endpoint* to_child = a.add(1, blob);
   for (uint32_t i = 0; i < 500; ++i) a.send(to_child, pattern(i * 131 % 65537, i));
