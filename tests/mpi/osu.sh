@@ -29,7 +29,7 @@ build() {
 }
 echo "building $src"
 (build) >"$work/build.log" 2>&1
-mapfile -t programs < <(find "$work/osu" -type f -executable -name 'osu_*' \( -path '*/pt2pt/*' -o -path '*/collective/*' \) \
+mapfile -t programs < <(find "$work/osu" -type f -executable -name 'osu_*' ! -name '*.py' \( -path '*/pt2pt/*' -o -path '*/collective/*' \) \
   -not -path '*/.libs/*' | sort)
 [ ${#programs[@]} -gt 0 ] || { tail -n 20 "$work/build.log"; die "nothing was built"; }
 
