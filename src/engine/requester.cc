@@ -259,7 +259,8 @@ void Requester::finish_packet(const WorkRequest& request, uint32_t psns, bool as
     since_asked_ = 0;
     ask_next_ = false;
   }
-  if (asks || core_.attributes.lazy_ack) {
+  // The end of a message is acknowledged unasked too, if that was agreed.
+  if (asks || (core_.attributes.lazy_ack && nxt_ == request.end_seq())) {
     asked_ = nxt_;
     arm_timer(now);
   }

@@ -215,7 +215,7 @@ void Responder::accept(const wire::Header& header, bool ends_message, TimeNs now
   if (ends_message) msn_ = wire::psn_add(msn_, 1);
   if (header.ack_req) {
     owe_ack(now);
-  } else if (core_.attributes.lazy_ack) {
+  } else if (core_.attributes.lazy_ack && ends_message) {
     owe_lazy_ack(now);
   }
 }

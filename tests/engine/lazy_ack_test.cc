@@ -125,6 +125,15 @@ TEST(LazyAckResponder, WaitsLongWhereMessagesAreAnsweredByData) {
   EXPECT_EQ(alone[0].header.psn, psn - 1);
 }
 
+TEST(LazyAckResponder, TheMiddleOfAMessageOwesNothing) {
+  Solo solo(lazy_attributes());
+  solo.post_recv(1, 2 * kMtu);
+  solo.take(Opcode::kRcSendFirst, kReceivePsn, kMtu, false);
+  EXPECT_EQ(solo.qp.poll_timer(), kNever);
+  solo.take(Opcode::kRcSendLast, kReceivePsn + 1, kMtu, false);
+  EXPECT_NE(solo.qp.poll_timer(), kNever);
+}
+
 TEST(LazyAckResponder, APacketThatAsksIsAnsweredAtOnceForAll) {
   Solo solo(lazy_attributes());
   for (int i = 0; i < 2; ++i) solo.post_recv(i, 64);
