@@ -53,7 +53,7 @@ struct QpAttributes {
   uint8_t retry_cnt = 7, rnr_retry = 7;
   bool lazy_ack = false;  ///< Both ends agreed: the responder acknowledges within 400 us, sooner
                           ///< than the shortest resend time, messages that do not ask for it, and
-                          ///< the requester asks only where a completion may be waited for.
+                          ///< the requester does not ask where no completion is made.
 };
 
 /// Limits that the driver derives from the path (receive budgets); may change at any time.

@@ -18,8 +18,6 @@ constexpr uint32_t kMaxPsnSpan = 1u << 22;
 constexpr uint32_t kMaxReadPackets = 1u << 21;
 /// An acknowledgement is asked for at least this often inside a message.
 constexpr uint32_t kAskInterval = 32;
-/// The same across messages that make completions, where ACKs come unasked too.
-constexpr uint32_t kLazyAskInterval = 8;
 
 struct MessageOpcodes {
   Opcode first, middle, last, only;
@@ -147,13 +145,6 @@ void Requester::begin_request(WorkRequest& request) {
   started_ = cur_ + 1;
 }
 
-/// Whether the end of a message need not ask: nobody waits for its completion, or an earlier packet
-/// is under way, so that this one's ACK can come with others.
-bool Requester::may_stay_unasked(const WorkRequest& request) const {
-  if (!core_.attributes.lazy_ack) return false;
-  return !request.signaled || (una_ < nxt_ && since_asked_ + 1 < kLazyAskInterval);
-}
-
 bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket& out) {
   const uint32_t mtu = core_.mtu();
   const uint32_t rest = request.length - static_cast<uint32_t>(offset_);
@@ -185,7 +176,8 @@ bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket&
   out.inlined = request.inlined;
   inflight_bytes_ += payload;
   ++inflight_packets_;
-  const bool lazy = last && !out.header.solicited && may_stay_unasked(request);
+  // Nobody waits for the completion of an unsignaled message.
+  const bool lazy = last && core_.attributes.lazy_ack && !request.signaled && !out.header.solicited;
   const uint32_t following = lazy ? mtu : std::min(mtu, rest - payload);
   const bool window_closes = inflight_packets_ >= kMaxInflightPackets ||
                              nxt_ + 1 - una_ >= kMaxPsnSpan ||

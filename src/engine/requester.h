@@ -67,7 +67,6 @@ class Requester {
   // requester.cc
   bool may_send(TimeNs now) const;
   void begin_request(WorkRequest& request);
-  bool may_stay_unasked(const WorkRequest& request) const;
   bool poll_message_packet(WorkRequest& request, TimeNs now, OutPacket& out);
   bool poll_read_request(WorkRequest& request, TimeNs now, OutPacket& out);
   bool poll_atomic_request(WorkRequest& request, TimeNs now, OutPacket& out);

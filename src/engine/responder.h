@@ -90,7 +90,6 @@ class Responder {
   void refuse(uint8_t syndrome, Effects& effects);
 
   // responder_ack.cc
-  void note_exchange(TimeNs now);
   void owe_ack(TimeNs now);
   void owe_lazy_ack(TimeNs now);
   void handle_duplicate(const wire::Header& header, TimeNs now, Effects& effects);
@@ -135,7 +134,7 @@ class Responder {
   bool ack_lazy_ = false;      ///< Nobody asked for the pending one.
   TimeNs ack_rides_from_ = 0;  ///< Before, a lazy one does not even ride.
   TimeNs ack_due_ = kNever;
-  bool exchange_open_ = false;  ///< A message packet has come and no data has left since.
+  bool exchange_open_ = false;  ///< A packet asked for an ACK and no data has left since.
   TimeNs exchange_since_ = 0;
   uint32_t quick_answers_ = 0;  ///< Exchanges in a row that were answered by data in time.
 

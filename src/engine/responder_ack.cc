@@ -15,15 +15,12 @@ constexpr TimeNs kLazyAloneNs = 400'000;
 
 }  // namespace
 
-void Responder::note_exchange(TimeNs now) {
-  if (exchange_open_ && now - exchange_since_ <= kDeferralNs) return;
-  if (exchange_open_) quick_answers_ = 0;
-  exchange_open_ = true;
-  exchange_since_ = now;
-}
-
 void Responder::owe_ack(TimeNs now) {
-  note_exchange(now);
+  if (!exchange_open_ || now - exchange_since_ > kDeferralNs) {
+    if (exchange_open_) quick_answers_ = 0;
+    exchange_open_ = true;
+    exchange_since_ = now;
+  }
   if (ack_pending_ && !ack_lazy_) return;
   ack_pending_ = true;
   ack_lazy_ = false;
@@ -32,16 +29,13 @@ void Responder::owe_ack(TimeNs now) {
   ack_due_ = ack_deferred_ ? now + kDeferralNs : now;
 }
 
-/// The peer asked for nothing. Where the program answers with data, that comes often enough for the
-/// ACK to wait long; else the peer may be waiting for completions of a burst.
+/// The peer asked for nothing and waits for nothing.
 void Responder::owe_lazy_ack(TimeNs now) {
-  note_exchange(now);
   if (ack_pending_) return;
   ack_pending_ = ack_lazy_ = true;
   ack_deferred_ = false;
-  const bool answered = quick_answers_ >= kQuickAnswersNeeded;
-  ack_rides_from_ = answered ? now + kLazyRideNs : 0;
-  ack_due_ = now + (answered ? kLazyAloneNs : kDeferralNs);
+  ack_rides_from_ = now + kLazyRideNs;
+  ack_due_ = now + kLazyAloneNs;
 }
 
 void Responder::data_leaves(TimeNs now) {
