@@ -52,6 +52,11 @@ class ReceiveCompletions {
   uint32_t head_ = 0, tail_ = 0;
 };
 
+/// Packets that a message of this length takes; one without payload too.
+inline uint32_t packets_of(uint32_t length, uint32_t mtu) {
+  return length <= mtu ? 1 : (length - 1) / mtu + 1;
+}
+
 struct Core {
   Core(const QpConfig& qp_config, ReceiveQueue& receive_queue, bool shared,
        const Memory& the_memory, Counters& the_counters)

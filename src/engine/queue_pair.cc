@@ -27,6 +27,7 @@ Role role_of(Opcode opcode) {
     case Opcode::kRcReadResponseOnly:
     case Opcode::kRcAck:
     case Opcode::kRcAtomicAck:
+    case Opcode::kRcSelectiveAck:
       return Role::kResponse;
     case Opcode::kRcCompareSwap:
     case Opcode::kRcFetchAdd:
@@ -128,6 +129,7 @@ void QueuePair::set_state(QpState state, TimeNs) {
 void QueuePair::handle_packet(const wire::Header& header, uint32_t payload_length,
                               bool congestion_experienced, TimeNs now, Effects& effects) {
   effects.drop = Drop::kNone;
+  effects.keep = Keep::kNone;
   effects.placement.kind = Placement::Kind::kNone;
   effects.placement.length = 0;
   effects.placement.is_atomic_original = effects.placement.grh = false;
@@ -162,6 +164,22 @@ void QueuePair::handle_packet(const wire::Header& header, uint32_t payload_lengt
 
 void QueuePair::handle_atomic_result(uint64_t original) {
   if (is_rc_) responder_->handle_atomic_result(original);
+}
+
+void QueuePair::keep(Keep kind, uint32_t psn) {
+  if (!is_rc_ || kind == Keep::kNone) return;
+  ++core_->counters.kept_packets;
+  kind == Keep::kRequest ? responder_->keep(psn) : requester_->keep(psn);
+}
+
+bool QueuePair::take_kept(Keep& kind, uint32_t& psn) {
+  if (!is_rc_ || !core_->receiving()) return false;
+  if (responder_->take_kept(psn)) {
+    kind = Keep::kRequest;
+    return true;
+  }
+  kind = Keep::kResponse;
+  return requester_->take_kept(psn);
 }
 
 void QueuePair::handle_gather_fault(const OutPacket& packet, TimeNs) {

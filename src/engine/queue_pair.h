@@ -7,13 +7,13 @@
 // - outputs: poll_packet, poll_ack, poll_completion, poll_timer, take_events; drained by the driver
 //   after commands and events;
 // - getters: everything const.
-// For every received packet: verify its ICRC; handle_packet; carry out Effects (placement, atomic
-// and handle_atomic_result, invalidation); then drain poll_completion (a completion must not be
-// seen before the bytes are in place). After a batch of packets: poll_packet until false or until
-// the driver's burst limit, then poll_ack. poll_timer afterwards gives the time of the next
-// handle_timer. Scatter lists in OutPacket and Placement are valid until the next command, or until
-// poll_completion reports their request. A queue pair is not thread-safe: its driver serialises all
-// calls.
+// For every received packet: verify its ICRC; handle_packet; carry out Effects (keep, placement,
+// atomic and handle_atomic_result, invalidation); then drain poll_completion (a completion must not
+// be seen before the bytes are in place); then the same for each kept packet that take_kept names.
+// After a batch of packets: poll_packet until false or until the driver's burst limit, then
+// poll_ack. poll_timer afterwards gives the time of the next handle_timer. Scatter lists in
+// OutPacket and Placement are valid until the next command, or until poll_completion reports their
+// request. A queue pair is not thread-safe: its driver serialises all calls.
 #ifndef ROCE_ENGINE_QUEUE_PAIR_H_
 #define ROCE_ENGINE_QUEUE_PAIR_H_
 
@@ -51,9 +51,11 @@ struct QpAttributes {
   uint8_t min_rnr_timer = 12;
   uint8_t timeout = 14;
   uint8_t retry_cnt = 7, rnr_retry = 7;
-  bool lazy_ack = false;  ///< Both ends agreed: the responder acknowledges within 400 us, sooner
-                          ///< than the shortest resend time, messages that do not ask for it, and
-                          ///< the requester does not ask where no completion is made.
+  bool lazy_ack = false;   ///< Both ends agreed: the responder acknowledges within 400 us, sooner
+                           ///< than the shortest resend time, messages that do not ask for it, and
+                           ///< the requester does not ask where no completion is made.
+  bool selective = false;  ///< Both ends agreed: packets that come early are kept, and only what is
+                           ///< missing is sent again (wire::Opcode::kRcSelectiveAck).
 };
 
 /// Limits that the driver derives from the path (receive budgets); may change at any time.
@@ -95,6 +97,10 @@ class QueuePair {
   void handle_packet(const wire::Header& header, uint32_t payload_length,
                      bool congestion_experienced, TimeNs now, Effects& effects);
   void handle_atomic_result(uint64_t original);
+  /// The driver has kept the packet with this PSN, see Effects::keep.
+  void keep(Keep kind, uint32_t psn);
+  /// The turn of a kept packet has come: the driver handles and frees it. False: none.
+  bool take_kept(Keep& kind, uint32_t& psn);
   /// The payload of a packet that poll_packet gave out cannot be read (key gone, out of range):
   /// send queue: local protection error and ERR; READ response: NAK remote access error instead.
   void handle_gather_fault(const OutPacket& packet, TimeNs now);

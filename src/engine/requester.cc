@@ -69,7 +69,7 @@ int Requester::post(const SendRequest& request) {
 
 void Requester::start(uint32_t psn) {
   una_ = nxt_ = max_ = kSeqBase + (psn & wire::kPsnMask);
-  recover_ = una_;
+  recover_ = repaired_to_ = peer_expects_ = una_;
   asked_ = una_;
   window_bytes_ = core_.limits.max_inflight_bytes;
 }
@@ -82,6 +82,8 @@ void Requester::reset() {
   inflight_bytes_ = inflight_packets_ = 0;
   read_bytes_ = 0;
   outstanding_.clear();
+  kept_.reset();
+  peer_has_.reset();
   since_asked_ = 0;
   ask_next_ = probing_ = false;
   stop_timer();
@@ -122,6 +124,11 @@ bool Requester::may_send(TimeNs now) const {
 
 bool Requester::poll_packet(TimeNs now, OutPacket& out) {
   if (!may_send(now)) return false;
+  if (repairing()) {
+    while (repairing() && skip_one(now)) {
+    }
+    if (!may_send(now)) return false;
+  }
   WorkRequest& request = ring_.at(cur_);
   if (!started(cur_)) begin_request(request);
   if (nxt_ == request.first_seq && request.fence && outstanding_.count() > 0) return false;
@@ -149,8 +156,10 @@ bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket&
   const uint32_t mtu = core_.mtu();
   const uint32_t rest = request.length - static_cast<uint32_t>(offset_);
   const uint32_t payload = std::min(mtu, rest);
-  const bool window_open = inflight_packets_ < kMaxInflightPackets && nxt_ - una_ < kMaxPsnSpan &&
-                           (inflight_bytes_ == 0 || inflight_bytes_ + payload <= window_bytes_);
+  const bool again = repairing();
+  const bool window_open =
+      again || (inflight_packets_ < kMaxInflightPackets && nxt_ - una_ < kMaxPsnSpan &&
+                (inflight_bytes_ == 0 || inflight_bytes_ + payload <= window_bytes_));
   // With nothing asked for (the bound was lowered in the middle of a message) waiting would never
   // end: one more packet leaves and asks.
   if (!window_open && answer_owed()) return false;
@@ -182,8 +191,8 @@ bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket&
   const bool window_closes = inflight_packets_ >= kMaxInflightPackets ||
                              nxt_ + 1 - una_ >= kMaxPsnSpan ||
                              inflight_bytes_ + following > window_bytes_;
-  const bool asks =
-      (last && !lazy) || ask_next_ || probing_ || window_closes || since_asked_ + 1 >= kAskInterval;
+  const bool asks = (last && !lazy) || again || ask_next_ || probing_ || window_closes ||
+                    since_asked_ + 1 >= kAskInterval;
   out.header.ack_req = asks;
   offset_ += payload;
   finish_packet(request, 1, asks, now, out);
@@ -197,13 +206,11 @@ bool Requester::may_start_answered(uint64_t bytes) const {
 }
 
 bool Requester::poll_read_request(WorkRequest& request, TimeNs now, OutPacket& out) {
-  const uint32_t done = static_cast<uint32_t>(nxt_ - request.first_seq);
-  // Requests end on the same boundaries whenever they are sent.
-  const uint32_t psns = std::min(
-      request.packets - done, request.read_segment_packets - done % request.read_segment_packets);
+  const bool again = repairing();
+  const uint32_t psns = read_run(request);
   const uint32_t bytes = static_cast<uint32_t>(
       std::min(uint64_t{request.length} - offset_, uint64_t{psns} * core_.mtu()));
-  if (!may_start_answered(bytes)) return false;
+  if (!again && !may_start_answered(bytes)) return false;
   if (nxt_ != una_ && nxt_ + psns - una_ > kMaxPsnSpan) return false;
 
   begin_packet(core_, Opcode::kRcReadRequest, static_cast<uint32_t>(nxt_), out);
@@ -211,7 +218,7 @@ bool Requester::poll_read_request(WorkRequest& request, TimeNs now, OutPacket& o
   out.header.rkey = request.rkey;
   out.header.dma_length = bytes;
   out.header.ack_req = true;
-  outstanding_.push(nxt_ + psns);
+  if (is_read_boundary(request, nxt_ + psns)) outstanding_.push(nxt_ + psns);
   read_bytes_ += bytes;
   offset_ += bytes;
   finish_packet(request, psns, true, now, out);
@@ -219,7 +226,7 @@ bool Requester::poll_read_request(WorkRequest& request, TimeNs now, OutPacket& o
 }
 
 bool Requester::poll_atomic_request(WorkRequest& request, TimeNs now, OutPacket& out) {
-  if (!may_start_answered(0) || nxt_ - una_ >= kMaxPsnSpan) return false;
+  if (!repairing() && (!may_start_answered(0) || nxt_ - una_ >= kMaxPsnSpan)) return false;
   const bool swap = request.opcode == WrOpcode::kCompareSwap;
   begin_packet(core_, swap ? Opcode::kRcCompareSwap : Opcode::kRcFetchAdd,
                static_cast<uint32_t>(nxt_), out);

@@ -1,10 +1,13 @@
 // The sending half of a reliable connection: posting, window, packets, acknowledgements, recovery.
 //
 // Split by event: requester.cc posts and makes packets, requester_ack.cc takes what the responder
-// answers, requester_timer.cc takes the clock. Sequence numbers are 64 bits wide inside (PSN = the
-// lower 24), so that nothing here wraps. Invariants:
+// answers, requester_repair.cc what is told to be missing, requester_timer.cc takes the clock.
+// Sequence numbers are 64 bits wide inside (PSN = the lower 24), so that nothing here wraps.
+// Invariants:
 // - una_ <= nxt_ <= max_: [una_, nxt_) is in flight, [nxt_, max_) was in flight before the last
-//   go-back and is sent again, nothing at or beyond max_ was ever given out;
+//   go-back and is sent again, nothing at or beyond max_ was ever given out. Where the peer keeps
+//   what comes early, packets of [nxt_, max_) that are there already, or that nobody misses, are
+//   passed over instead (skip_one): they count as in flight;
 // - una_ lies in request ring_.done() (or before the first that was never started), nxt_ in cur_;
 // - the resend timer runs exactly while an answer is owed (asked_ > una_); the budget of the
 // attribute
@@ -16,6 +19,7 @@
 #include <cstdint>
 
 #include "engine/core.h"
+#include "engine/psn_map.h"
 #include "engine/send_ring.h"
 
 namespace roce::engine {
@@ -34,6 +38,8 @@ class Requester {
   // Events. The header's opcode is an ACK, an atomic acknowledge or a READ response.
   void handle_response(const wire::Header& header, uint32_t payload_length, TimeNs now,
                        Effects& effects);
+  void keep(uint32_t psn) { kept_.set(seq_of(psn)); }
+  bool take_kept(uint32_t& psn);
   void handle_gather_fault(uint32_t psn);
   void handle_timer(TimeNs now);
 
@@ -86,11 +92,26 @@ class Requester {
   void handle_rnr(uint8_t code, TimeNs now);
   void handle_data(const wire::Header& header, uint32_t payload_length, TimeNs now,
                    Effects& effects);
-  void implied_nak(TimeNs now);
+  void implied_nak(uint64_t end, TimeNs now);
   void take_read_response(uint64_t seq, uint32_t payload_length, TimeNs now, Effects& effects);
   void take_atomic_response(TimeNs now, Effects& effects);
   void answered_one(TimeNs now);
   void fail(WcStatus status);
+
+  // requester_repair.cc
+  void handle_selective_ack(const wire::Header& header, TimeNs now, Effects& effects);
+  void keep_or_drop(uint64_t seq, Effects& effects);
+  void repair(uint64_t end, TimeNs now);
+  void peer_passed(uint64_t seq);
+  uint32_t missing(uint64_t from, uint64_t to) const;
+  bool is_kept(uint64_t seq) const;
+  bool peer_has(uint64_t seq) const;
+  bool wanted_again(uint64_t seq) const { return seq >= resend_from_ && seq < resend_to_; }
+  bool skip_one(TimeNs now);
+  uint32_t skip_answered(const WorkRequest& request) const;
+  uint32_t read_run(const WorkRequest& request) const;
+  bool is_read_boundary(const WorkRequest& request, uint64_t seq) const;
+  void advance_una(uint64_t seq);
 
   // requester_timer.cc
   TimeNs resend_timeout() const;
@@ -99,9 +120,12 @@ class Requester {
   void stop_timer();
   void take_rtt_sample(TimeNs sample);
   void go_back(Loss loss, TimeNs now);
+  void rewind();
   void grow_window(uint64_t acked_bytes);
 
   bool answer_owed() const { return asked_ > una_; }
+  /// nxt_ walks over what was in flight before, with knowledge of what is missing.
+  bool repairing() const { return core_.attributes.selective && nxt_ < max_; }
   bool started(uint64_t index) const { return index < started_; }
 
   Core& core_;
@@ -122,6 +146,14 @@ class Requester {
   uint64_t recover_ = 0;  ///< Losses below belong to the round trip that halved the window already.
   uint64_t read_bytes_ = 0;  ///< Response bytes that outstanding READ requests still owe.
   Outstanding outstanding_;
+
+  // Selective repair.
+  PsnMap kept_;                ///< Responses of (una_, una_ + 256) that the driver keeps.
+  PsnMap peer_has_;            ///< Requests of (una_, una_ + 256) that the peer keeps.
+  uint64_t peer_expects_ = 0;  ///< All requests below have been executed.
+  uint64_t resend_from_ = 0, resend_to_ = 0;  ///< Where the walk to max_ sends what is missing.
+  uint64_t repaired_to_ = 0;                  ///< All missing below was sent again
+  TimeNs repaired_at_ = 0;                    ///< at this time or later.
 
   // Requests for acknowledgement.
   uint64_t asked_ = 0;  ///< End of the newest packet that must be answered.

@@ -19,6 +19,10 @@ uint64_t Requester::seq_of(uint32_t psn) const {
 
 void Requester::handle_response(const wire::Header& header, uint32_t payload_length, TimeNs now,
                                 Effects& effects) {
+  if (header.opcode == wire::Opcode::kRcSelectiveAck) {
+    handle_selective_ack(header, now, effects);
+    return;
+  }
   if (header.opcode != wire::Opcode::kRcAck) {
     handle_data(header, payload_length, now, effects);
     return;
@@ -54,7 +58,7 @@ bool Requester::acknowledge(uint64_t end) {
       // An answer to packets sent before a go-back reaches beyond those sent since.
       inflight_bytes_ = inflight_packets_ = 0;
     }
-    una_ = upto;
+    advance_una(upto);
     if (una_ == request.end_seq()) ring_.finish_one();
   }
   if (una_ > nxt_) seek(una_);
@@ -86,7 +90,7 @@ void Requester::handle_ack(const wire::Header& header, TimeNs now, Effects& effe
   }
   const bool all = acknowledge(seq + 1);
   progress(before, now);
-  if (!all) implied_nak(now);
+  if (!all) implied_nak(seq + 1, now);
 }
 
 void Requester::handle_nak(const wire::Header& header, uint64_t seq, TimeNs now, Effects& effects) {
@@ -120,7 +124,7 @@ void Requester::handle_nak(const wire::Header& header, uint64_t seq, TimeNs now,
     if (status == WcStatus::kRemoteOperation) ++core_.counters.remote_operation_errors;
     fail(status);
   } else if (!all) {
-    implied_nak(now);
+    implied_nak(seq, now);
   } else if (rnr) {
     handle_rnr(header.syndrome & kAethValueMask, now);
   } else {
@@ -144,8 +148,14 @@ void Requester::handle_sequence_nak(TimeNs now) {
   go_back(Loss::kSequenceNak, now);
 }
 
-void Requester::implied_nak(TimeNs now) {
+/// The responder is past `end`, and not all responses below have come.
+void Requester::implied_nak(uint64_t end, TimeNs now) {
   if (core_.state == QpState::kErr) return;
+  if (core_.attributes.selective) {
+    peer_passed(end);
+    repair(end, now);
+    return;
+  }
   if (went_back_at_ != kNever && now - went_back_at_ < srtt_ns_) return;
   ++core_.counters.implied_nak_seq_err;
   go_back(Loss::kImpliedNak, now);
@@ -176,8 +186,8 @@ void Requester::handle_data(const wire::Header& header, uint32_t payload_length,
   progress(before, now);
   if (core_.state == QpState::kErr) return;
   if (una_ != seq) {
-    core_.drop(effects, Drop::kOutOfSequence);
-    implied_nak(now);
+    keep_or_drop(seq, effects);
+    implied_nak(seq, now);
     return;
   }
   const WorkRequest& request = ring_.at(ring_.done());
@@ -225,10 +235,12 @@ void Requester::take_atomic_response(TimeNs now, Effects& effects) {
 
 void Requester::answered_one(TimeNs now) {
   const uint64_t before = una_;
-  ++una_;
+  advance_una(una_ + 1);
   outstanding_.pop_until(una_);
   if (una_ == ring_.at(ring_.done()).end_seq()) ring_.finish_one();
   if (una_ > nxt_) seek(una_);
+  // What came after the answer has been acknowledged by later ones already.
+  acknowledge(peer_expects_);
   progress(before, now);
 }
 

@@ -78,20 +78,29 @@ void Requester::go_back(Loss loss, TimeNs now) {
     window_bytes_ = std::max(window_bytes_ / 2, core_.mtu());
   }
   if (loss == Loss::kTimeout) {
+    peer_has_.reset();
     backoff_ = std::min(backoff_ + 1, kMaxBackoff);
     probing_ = true;
   } else {
     probing_ = false;
   }
-  went_back_at_ = now;
+  went_back_at_ = repaired_at_ = now;
   resend_deadline_ = kNever;
+  asked_ = una_;
+  since_asked_ = 0;
+  ask_next_ = true;
+  rewind();
+  // An RNR NAK is about one packet.
+  resend_from_ = una_;
+  resend_to_ = repaired_to_ = loss == Loss::kRnr ? una_ + 1 : max_;
+}
+
+void Requester::rewind() {
   timed_end_ = 0;
   inflight_bytes_ = inflight_packets_ = 0;
   read_bytes_ = 0;
   outstanding_.clear();
-  asked_ = una_;
-  since_asked_ = 0;
-  ask_next_ = true;
+  peer_has_.clear(una_);
   seek(una_);
 }
 

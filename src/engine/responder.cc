@@ -21,6 +21,7 @@ void Responder::reset() {
   quick_answers_ = 0;
   nak_ = Nak::kNone;
   gap_ = gap_has_trigger_ = fatal_ = false;
+  kept_.reset();
   oldest_ = newest_ = emit_ = pending_ = 0;
   awaits_result_ = false;
 }
@@ -215,6 +216,7 @@ void Responder::accept(const wire::Header& header, bool ends_message, TimeNs now
   if (ends_message) msn_ = wire::psn_add(msn_, 1);
   if (header.ack_req) {
     owe_ack(now);
+    tell_gap();
   } else if (core_.attributes.lazy_ack && ends_message) {
     owe_lazy_ack(now);
   }

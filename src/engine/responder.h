@@ -1,7 +1,8 @@
 // The receiving half of a reliable connection: requests in order, placements, ACK and NAK, replay.
 //
 // Split by event: responder.cc takes requests, responder_ack.cc answers with ACK and NAK,
-// responder_read.cc keeps READ and atomic requests, answers them and replays them. Invariants:
+// responder_gap.cc looks at what comes before its turn, responder_read.cc keeps READ and atomic
+// requests, answers them and replays them. Invariants:
 // - a request is executed exactly when its PSN is the expected one, so each is executed once;
 // - READ and atomic requests stand in the order of their PSNs in requests_, and their responses
 //   leave in that order; an ACK or NAK never overtakes the response to an earlier request;
@@ -13,6 +14,7 @@
 #include <cstdint>
 
 #include "engine/core.h"
+#include "engine/psn_map.h"
 
 namespace roce::engine {
 
@@ -30,6 +32,8 @@ class Responder {
   /// In state ERR: the peer may have lost the NAK that says why.
   void handle_request_after_error(const wire::Header& header);
   void handle_atomic_result(uint64_t original);
+  void keep(uint32_t psn);
+  bool take_kept(uint32_t& psn);
   void handle_gather_fault(const OutPacket& packet);
   /// A request of the own send queue leaves for the first time (see deferral in poll_ack).
   void data_leaves(TimeNs now);
@@ -48,10 +52,11 @@ class Responder {
   enum class Message : uint8_t { kNone, kSend, kWrite };
   enum class Nak : uint8_t {
     kNone,
-    kSequence,  ///< For the PSN that is expected when it leaves.
-    kRnr,       ///< Same.
-    kRefused,   ///< A READ that was answered before cannot be read any more: for nak_psn_.
-    kFatal,     ///< Ends the connection: for nak_psn_.
+    kSequence,   ///< For the PSN that is expected when it leaves.
+    kSelective,  ///< Same, with what has come beyond.
+    kRnr,        ///< Same.
+    kRefused,    ///< A READ that was answered before cannot be read any more: for nak_psn_.
+    kFatal,      ///< Ends the connection: for nak_psn_.
   };
   /// What SEND and WRITE opcodes are made of.
   struct Shape {
@@ -93,12 +98,18 @@ class Responder {
   void owe_ack(TimeNs now);
   void owe_lazy_ack(TimeNs now);
   void handle_duplicate(const wire::Header& header, TimeNs now, Effects& effects);
-  void handle_gap(const wire::Header& header, Effects& effects);
   void answer_not_ready(Effects& effects);
   void set_fatal(uint8_t syndrome, uint32_t psn);
   bool poll_nak(OutPacket& out);
   bool ack_waits_for_response() const;
+
+  // responder_gap.cc
+  void handle_gap(const wire::Header& header, Effects& effects);
+  void keep_or_drop(const wire::Header& header, Effects& effects);
   void advance_expected(uint32_t psns);
+  uint32_t psns_of(const wire::Header& header) const;
+  void tell_gap();
+  void write_selective(wire::Header& header) const;
 
   // responder_read.cc
   void execute_read(const wire::Header& header, Effects& effects);
@@ -142,10 +153,12 @@ class Responder {
   Nak nak_ = Nak::kNone;
   uint8_t nak_syndrome_ = 0;
   uint32_t nak_psn_ = 0;
-  bool gap_ = false;  ///< The expected packet was missing and that has been said.
-  bool gap_has_trigger_ = false;
-  uint32_t gap_trigger_ = 0;  ///< The packet that showed the gap.
-  uint32_t gap_highest_ = 0;  ///< Newest packet seen beyond it.
+  bool gap_ = false;              ///< The expected packet was missing and that has been said.
+  bool gap_has_trigger_ = false;  ///< Otherwise an RNR NAK has said all there is to say.
+  uint32_t gap_trigger_ = 0;      ///< The packet that showed the gap.
+  uint32_t gap_highest_ = 0;      ///< Newest packet seen beyond it.
+  PsnMap kept_;                   ///< PSNs beyond it whose packets the driver keeps.
+  uint32_t keeping_psns_ = 0;     ///< Of the packet that the driver may keep now.
   bool fatal_ = false;
 
   // READ and atomic requests: [oldest_, newest_), numbered modulo 2^32.

@@ -61,31 +61,16 @@ void Responder::handle_duplicate(const wire::Header& header, TimeNs now, Effects
       ack_deferred_ = ack_lazy_ = false;
       ack_rides_from_ = 0;
       ack_due_ = now;
+      tell_gap();
   }
-}
-
-void Responder::handle_gap(const wire::Header& header, Effects& effects) {
-  ++core_.counters.out_of_sequence;
-  core_.drop(effects, Drop::kOutOfSequence);
-  if (!gap_) {
-    gap_ = gap_has_trigger_ = true;
-    gap_highest_ = header.psn;
-  } else if (!gap_has_trigger_ || wire::psn_diff(header.psn, gap_trigger_) > 0) {
-    if (wire::psn_diff(header.psn, gap_highest_) > 0) gap_highest_ = header.psn;
-    return;
-  }
-  // First sight of this gap, or the packet that showed it came again: the requester has gone back
-  // and lost the expected packet once more.
-  gap_trigger_ = header.psn;
-  if (nak_ == Nak::kNone) nak_ = Nak::kSequence;
 }
 
 /// No receive request: RNR NAK. What follows the refused packet is dropped without a word.
 void Responder::answer_not_ready(Effects& effects) {
   core_.drop(effects, Drop::kNoReceive);
+  if (!gap_) gap_highest_ = expected_;
   gap_ = true;
   gap_has_trigger_ = false;
-  gap_highest_ = expected_;
   nak_ = Nak::kRnr;
 }
 
@@ -101,17 +86,6 @@ void Responder::handle_request_after_error(const wire::Header& header) {
   if (fatal_ && wire::psn_diff(header.psn, nak_psn_) <= 0) nak_ = Nak::kFatal;
 }
 
-/// The expected packet has come.
-void Responder::advance_expected(uint32_t psns) {
-  expected_ = wire::psn_add(expected_, psns);
-  gap_ = gap_has_trigger_ = false;
-  // A NAK that has not left yet still tells the truth if packets beyond were dropped.
-  if (nak_ == Nak::kRnr ||
-      (nak_ == Nak::kSequence && wire::psn_diff(expected_, gap_highest_) > 0)) {
-    nak_ = Nak::kNone;
-  }
-}
-
 bool Responder::poll_packet(OutPacket& out) {
   if (core_.state == QpState::kErr && !fatal_) return false;
   return pending_ != 0 ? poll_response(out) : poll_nak(out);
@@ -124,6 +98,9 @@ bool Responder::poll_nak(OutPacket& out) {
   out.header.msn = msn_;
   if (nak_ == Nak::kSequence) {
     out.header.syndrome = wire::kAethNakSequence;
+  } else if (nak_ == Nak::kSelective) {
+    write_selective(out.header);
+    ++core_.counters.selective_acks_sent;
   } else if (nak_ == Nak::kRnr) {
     out.header.syndrome =
         static_cast<uint8_t>(wire::kAethRnrNak | (core_.attributes.min_rnr_timer & 0x1F));

@@ -9,10 +9,6 @@ namespace {
 
 using wire::Opcode;
 
-uint32_t packets_of(uint32_t length, uint32_t mtu) {
-  return length <= mtu ? 1 : (length - 1) / mtu + 1;
-}
-
 }  // namespace
 
 /// A new entry at the expected PSN; nullptr if the peer has more requests outstanding than allowed.
@@ -128,8 +124,11 @@ void Responder::replay_read(const wire::Header& header) {
           std::min<uint64_t>(entry->length - offset, uint64_t{count} * core_.mtu())) {
     return;
   }
-  // Still being answered, and not yet up to there: it will come anyway.
-  if (entry->waits() && begin > entry->next) return;
+  // Still being answered, and not yet up to there.
+  if (entry->waits() && begin > entry->next) {
+    entry->end = std::max(entry->end, begin + count);
+    return;
+  }
   entry->replay = entry->replay || begin < entry->next;
   set_waiting(index, begin, entry->waits() ? std::max(entry->end, begin + count) : begin + count);
 }

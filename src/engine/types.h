@@ -195,9 +195,16 @@ enum class Drop : uint8_t {
   kCount,
 };
 
+/// A packet that came before its turn, of a peer's request or of a response.
+enum class Keep : uint8_t { kNone, kRequest, kResponse };
+
 /// What the driver has to do for a packet that handle_packet has taken.
 struct Effects {
   Drop drop = Drop::kNone;
+  /// Not kNone: the packet is wanted later. A driver that has room copies header and payload, calls
+  /// QueuePair::keep and hands the copy to handle_packet when take_kept says so. One that does not
+  /// has dropped it.
+  Keep keep = Keep::kNone;
   Placement placement;
   AtomicOperation atomic;
   uint32_t invalidate_rkey =
@@ -234,6 +241,9 @@ struct Counters {
   uint64_t acks_sent = 0, acks_received = 0;
   uint64_t packet_seq_err = 0;   ///< NAK sequence errors received.
   uint64_t out_of_sequence = 0;  ///< Packets beyond the expected PSN seen.
+  uint64_t kept_packets = 0;     ///< Those of them, and of READ responses, that were kept.
+  uint64_t selective_acks_sent = 0, selective_acks_received = 0;
+  uint64_t repairs = 0;  ///< Rounds of sending again only what is missing.
   uint64_t duplicate_request = 0;
   uint64_t implied_nak_seq_err = 0;
   uint64_t local_ack_timeout_err = 0;  ///< Timeouts that counted as a retry.

@@ -137,6 +137,7 @@ void pass_to_engine(Qp& qp, const Change& change) {
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
   to.lazy_ack = qp.hinted && (qp.hints.capabilities & kCapLazyAck) != 0;
+  to.selective = qp.hinted && (qp.hints.capabilities & kCapSelective) != 0;
   if (change.segment != 0) to.path_mtu_bytes = change.segment;
   qp.engine->set_attributes(to);
 }
@@ -144,6 +145,7 @@ void pass_to_engine(Qp& qp, const Change& change) {
 void reset(Process& process, Qp& qp) {
   process.flush_acks(&qp);
   qp.engine->set_state(engine::QpState::kReset, Process::now());
+  qp.kept.reset();
   RingCounts* rings[] = {&qp.sends, qp.srq == nullptr ? &qp.own_receive.ring : nullptr};
   for (RingCounts* ring : rings) {
     if (ring == nullptr) continue;

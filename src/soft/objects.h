@@ -22,6 +22,7 @@
 #include "engine/queue_pair.h"
 #include "engine/receive_queue.h"
 #include "soft/interfaces.h"
+#include "soft/kept_packets.h"
 #include "soft/memory_table.h"
 #include "soft/soft.h"
 #include "soft/spinlock.h"
@@ -157,6 +158,7 @@ struct Qp : ibv_qp {
 
   // What the progress holder uses. [P]
   std::unique_ptr<engine::QueuePair> engine;
+  std::unique_ptr<KeptPackets> kept;  ///< Made when the first packet comes before its turn.
   ReceiveState* receive = nullptr;
   Route route;  ///< RC.
   bool routed = false;

@@ -148,6 +148,11 @@ class Process {
   int receive_batch(engine::TimeNs now);
   void receive_packet(const ReceivedBuffer& buffer, uint32_t index, engine::TimeNs now);
   bool accept_flow(const Qp& qp, const wire::Flow& flow) const;
+  void handle(Qp& qp, const wire::Header& header, std::span<const uint8_t> payload, bool marked,
+              const ReceivedBuffer& buffer, engine::TimeNs now);
+  void keep(Qp& qp, engine::Keep kind, const wire::Header& header,
+            std::span<const uint8_t> payload);
+  void handle_kept(Qp& qp, const ReceivedBuffer& buffer, engine::TimeNs now);
   void carry_out(Qp& qp, const engine::Effects& effects, const wire::Header& header,
                  const uint8_t* payload, const ReceivedBuffer& buffer);
 
@@ -159,6 +164,7 @@ class Process {
 
   alignas(64) std::unique_ptr<UdpPort> udp_;
   MemoryTable memory_;
+  KeptBudget kept_budget_;
   TimerHeap timers_;
   std::vector<Qp*> touched_;
   std::vector<Qp*>

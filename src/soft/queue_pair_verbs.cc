@@ -120,6 +120,7 @@ void Process::remove_queue_pair(Qp& qp) {
   remove_completions(*cq_of(qp.recv_cq), qp.qp_num);
   std::erase(pd_of(qp.pd)->datagram_qps, &qp);
   qp.engine.reset();
+  qp.kept.reset();
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {

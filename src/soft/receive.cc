@@ -120,11 +120,37 @@ void Process::receive_packet(const ReceivedBuffer& buffer, uint32_t index, engin
   }
   // The kernel joins datagrams only of the same TOS, and a mark on a train is one mark.
   const bool marked = index == 0 && (buffer.tos & kEcnMask) == kEcnMask;
-  engine::Effects effects;
-  qp->engine->handle_packet(parsed.header, parsed.payload_length, marked, now, effects);
-  carry_out(*qp, effects, parsed.header, datagram.data() + parsed.payload_offset, buffer);
-  settle(*qp);
+  handle(*qp, parsed.header, datagram.subspan(parsed.payload_offset, parsed.payload_length), marked,
+         buffer, now);
+  if (qp->kept != nullptr) handle_kept(*qp, buffer, now);
   touch(*qp);
+}
+
+void Process::handle(Qp& qp, const wire::Header& header, std::span<const uint8_t> payload,
+                     bool marked, const ReceivedBuffer& buffer, engine::TimeNs now) {
+  engine::Effects effects;
+  qp.engine->handle_packet(header, static_cast<uint32_t>(payload.size()), marked, now, effects);
+  if (effects.keep != engine::Keep::kNone) [[unlikely]]
+    keep(qp, effects.keep, header, payload);
+  carry_out(qp, effects, header, payload.data(), buffer);
+  settle(qp);
+}
+
+void Process::keep(Qp& qp, engine::Keep kind, const wire::Header& header,
+                   std::span<const uint8_t> payload) {
+  if (qp.kept == nullptr) qp.kept = std::make_unique<KeptPackets>(kept_budget_);
+  if (qp.kept->keep(kind, header, payload)) qp.engine->keep(kind, header.psn);
+}
+
+/// The packets whose turn has come with the last one. Each is handled once, as one that arrives.
+void Process::handle_kept(Qp& qp, const ReceivedBuffer& buffer, engine::TimeNs now) {
+  engine::Keep kind;
+  uint32_t psn;
+  while (qp.engine->take_kept(kind, psn)) {
+    KeptPacket packet;
+    if (!qp.kept->take(kind, psn, packet)) continue;
+    handle(qp, packet.header, {packet.payload.get(), packet.payload_length}, false, buffer, now);
+  }
 }
 
 int Process::receive_batch(engine::TimeNs now) {

@@ -97,6 +97,9 @@ inline constexpr uint32_t kCapSoft =
     1;  ///< A soft device: takes CNPs, HELLO and UDP_SEGMENT numbering of IP IDs.
 /// Acknowledges by itself, within 400 us, what did not ask for it (engine::QpAttributes::lazy_ack).
 inline constexpr uint32_t kCapLazyAck = 2;
+/// Keeps packets that come before their turn and says what is missing
+/// (engine::QpAttributes::selective).
+inline constexpr uint32_t kCapSelective = 4;
 
 int device_hints(ibv_context* context, PeerHints* hints);
 /// max_path_mtu_bytes other than 4096 replaces the path MTU of RTR: both sides must be given the

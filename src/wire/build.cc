@@ -30,6 +30,11 @@ void write_atomic(const Header& header, uint8_t* out) {
   store_be64(out + 20, header.compare);
 }
 
+void write_sack(const Header& header, uint8_t* out) {
+  store_be32(out, header.sack_end & kPsnMask);
+  for (uint32_t i = 0; i < kSackWords; ++i) store_be64(out + 4 + 8 * i, header.sack_map[i]);
+}
+
 void write_extended(HeaderLayout layout, const Header& header, uint8_t* out) {
   switch (layout) {
     case HeaderLayout::kBth:
@@ -56,6 +61,10 @@ void write_extended(HeaderLayout layout, const Header& header, uint8_t* out) {
     case HeaderLayout::kAethAtomicAck:
       write_aeth(header, out);
       store_be64(out + 4, header.atomic_original);
+      return;
+    case HeaderLayout::kAethSack:
+      write_aeth(header, out);
+      write_sack(header, out + 4);
       return;
     case HeaderLayout::kAtomic:
       write_atomic(header, out);

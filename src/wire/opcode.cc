@@ -45,6 +45,7 @@ constexpr Row kRows[] = {
     {Opcode::kUdSendOnly, HeaderLayout::kDeth, kOnly | kPayload | kRequest},
     {Opcode::kUdSendOnlyImm, HeaderLayout::kDethImm, kOnly | kPayload | kRequest},
     {Opcode::kCnp, HeaderLayout::kCnp, kOnly},
+    {Opcode::kRcSelectiveAck, HeaderLayout::kAethSack, kOnly},
 };
 
 constexpr OpcodeInfo expand(const Row& row) {
@@ -80,6 +81,9 @@ constexpr OpcodeInfo expand(const Row& row) {
     case HeaderLayout::kAethAtomicAck:
       info.aeth = info.atomic_ack_eth = true;
       break;
+    case HeaderLayout::kAethSack:
+      info.aeth = info.sack = true;
+      break;
     case HeaderLayout::kAtomic:
       info.atomic_eth = true;
       break;
@@ -94,7 +98,8 @@ constexpr OpcodeInfo expand(const Row& row) {
       break;
   }
   info.header_bytes += info.deth * 8 + info.reth * 16 + info.aeth * 4 + info.atomic_eth * 28 +
-                       info.atomic_ack_eth * 8 + info.imm * 4 + info.ieth * 4 + info.feth * 4;
+                       info.atomic_ack_eth * 8 + info.imm * 4 + info.ieth * 4 + info.feth * 4 +
+                       info.sack * (4 + 8 * kSackWords);
   return info;
 }
 
@@ -176,6 +181,8 @@ const char* opcode_name(Opcode opcode) {
       return "UD SEND Only with Immediate";
     case Opcode::kCnp:
       return "CNP";
+    case Opcode::kRcSelectiveAck:
+      return "RC Selective Acknowledge";
   }
   return "unknown opcode";
 }

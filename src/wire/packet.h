@@ -21,8 +21,11 @@ inline constexpr uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kIcrcBytes = 4;
 inline constexpr size_t kCnpReservedBytes = 16;
-inline constexpr size_t kMaxHeaderBytes =
-    44;  ///< At least BTH and any run of extended headers (the longest: BTH 12 + AtomicETH 28).
+/// BTH and any run of extended headers (the longest: BTH 12 + AETH 4 + SackETH 36).
+inline constexpr size_t kMaxHeaderBytes = 52;
+/// PSNs that a selective acknowledgement tells about, beyond the one that it expects.
+inline constexpr uint32_t kSackPsns = 256;
+inline constexpr uint32_t kSackWords = kSackPsns / 64;
 
 /// Whole opcodes, transport bits included.
 enum class Opcode : uint8_t {
@@ -54,6 +57,10 @@ enum class Opcode : uint8_t {
   kUdSendOnly = 0x64,
   kUdSendOnlyImm = 0x65,
   kCnp = 0x81,
+  /// Not of the specification, which leaves 0xC0 to 0xFF to manufacturers: between devices that
+  /// agreed on it. Like a NAK "PSN sequence error" for BTH.PSN, and a SackETH tells what has come
+  /// beyond.
+  kRcSelectiveAck = 0xc0,
 };
 
 /// The runs of headers that occur after a BTH; one value per run, so that parser and builder decide
@@ -71,6 +78,7 @@ enum class HeaderLayout : uint8_t {
   kDethImm,
   kFethReth,
   kCnp,  ///< 16 reserved bytes.
+  kAethSack,
 };
 
 /// What an opcode is made of: which extended headers follow the BTH, and where in a message it
@@ -79,7 +87,7 @@ struct OpcodeInfo {
   bool known = false;
   HeaderLayout layout = HeaderLayout::kBth;
   bool deth = false, reth = false, aeth = false, atomic_eth = false, atomic_ack_eth = false,
-       imm = false, ieth = false, feth = false;
+       imm = false, ieth = false, feth = false, sack = false;
   bool payload = false;              ///< May carry payload.
   bool first = false, last = false;  ///< Begins / ends a message; ONLY has both.
   bool request = false;              ///< Requester to responder; false for responses and CNP.
@@ -134,6 +142,10 @@ struct Header {
   // FETH
   uint8_t flush_placement = 0;    ///< PLT, 4 bits.
   uint8_t flush_selectivity = 0;  ///< SEL, 2 bits.
+  // SackETH
+  uint32_t sack_end = 0;  ///< 24 bits: all below this PSN that the map lacks is missing.
+  /// Bit i of word i / 64: the packet with PSN psn + 1 + i has come.
+  uint64_t sack_map[kSackWords] = {};
 };
 
 enum class ParseError : uint8_t {

@@ -28,6 +28,11 @@ void read_atomic(const uint8_t* in, Header& header) {
   header.compare = load_be64(in + 20);
 }
 
+void read_sack(const uint8_t* in, Header& header) {
+  header.sack_end = load_be24_of32(in);
+  for (uint32_t i = 0; i < kSackWords; ++i) header.sack_map[i] = load_be64(in + 4 + 8 * i);
+}
+
 // `in` is the first byte after the BTH; the caller has checked that the headers of this layout are
 // there.
 void read_extended(HeaderLayout layout, const uint8_t* in, Header& header) {
@@ -54,6 +59,10 @@ void read_extended(HeaderLayout layout, const uint8_t* in, Header& header) {
     case HeaderLayout::kAethAtomicAck:
       read_aeth(in, header);
       header.atomic_original = load_be64(in + 4);
+      return;
+    case HeaderLayout::kAethSack:
+      read_aeth(in, header);
+      read_sack(in + 4, header);
       return;
     case HeaderLayout::kAtomic:
       read_atomic(in, header);

@@ -10,6 +10,25 @@ Host::Host(bool has_bytes, const QpConfig& config, uint32_t receive_depth, uint3
       receive(receive_depth, max_sge),
       qp(config, receive, false, arena, counters) {}
 
+void Host::keep(const Effects& effects, uint32_t psn, const Frame& frame) {
+  if (effects.keep == Keep::kNone) return;
+  if (std::uniform_real_distribution<double>(0, 1)(random_) >= keep_share) return;
+  kept_[{effects.keep, psn}] = frame;
+  qp.keep(effects.keep, psn);
+}
+
+bool Host::handle_kept(TimeNs now) {
+  Keep kind;
+  uint32_t psn;
+  if (!qp.take_kept(kind, psn)) return false;
+  const auto kept = kept_.find({kind, psn});
+  if (kept == kept_.end()) return true;
+  const Frame frame = std::move(kept->second);
+  kept_.erase(kept);
+  from_frame(frame, now);
+  return true;
+}
+
 // ---- PayloadHost ----
 
 PayloadHost::PayloadHost(const QpConfig& config, uint32_t receive_depth, uint32_t max_sge,
@@ -74,6 +93,7 @@ bool PayloadHost::from_frame(const Frame& frame, TimeNs now) {
   if (parsed.error != wire::ParseError::kNone) return false;
   Effects effects;
   qp.handle_packet(parsed.header, parsed.payload_length, false, now, effects);
+  keep(effects, parsed.header.psn, frame);
   if (effects.placement.kind != Placement::Kind::kNone) {
     uint8_t original[8];
     std::memcpy(original, &parsed.header.atomic_original, 8);
@@ -138,6 +158,7 @@ bool LengthsHost::from_frame(const Frame& frame, TimeNs now) {
   if (frame.corrupted) return false;
   Effects effects;
   qp.handle_packet(frame.header, frame.payload_length, false, now, effects);
+  keep(effects, frame.header.psn, frame);
   if (effects.atomic.valid) {
     ++atomics_executed;
     qp.handle_atomic_result(0);
@@ -184,6 +205,7 @@ void Network::deliver(int to, const Frame& frame) {
     return;
   }
   drain_completions(to);
+  while (host.handle_kept(now)) drain_completions(to);
   pump(to);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <queue>
 #include <random>
@@ -40,6 +41,8 @@ class Host {
   virtual bool to_frame(const OutPacket& packet, Frame& frame) = 0;
   /// Handles a frame and carries out its effects. False: the frame is damaged.
   virtual bool from_frame(const Frame& frame, TimeNs now) = 0;
+  /// Handles the next kept frame whose turn has come. False: none.
+  bool handle_kept(TimeNs now);
 
   Arena arena;
   ReceiveQueue receive;
@@ -50,6 +53,14 @@ class Host {
   uint64_t atomics_executed = 0;
   std::function<void(const Completion&)> on_completion;
   std::function<void(const OutPacket&)> on_send;  ///< Optional observer.
+  double keep_share = 1;  ///< Of the packets that the queue pair would like to be kept.
+
+ protected:
+  void keep(const Effects& effects, uint32_t psn, const Frame& frame);
+
+ private:
+  std::map<std::pair<Keep, uint32_t>, Frame> kept_;
+  std::mt19937_64 random_{1};
 };
 
 class PayloadHost : public Host {

@@ -30,6 +30,12 @@ TrafficOptions lazy(TrafficOptions out) {
   return out;
 }
 
+TrafficOptions selective(TrafficOptions out, double keep_share = 1) {
+  out.selective = out.lazy_ack = true;
+  out.keep_share = keep_share;
+  return out;
+}
+
 class BadNetwork : public testing::TestWithParam<Case> {
  protected:
   void run(Host& a, Host& b, uint64_t seed) {
@@ -58,14 +64,16 @@ class BadNetwork : public testing::TestWithParam<Case> {
     }
     std::printf(
         "%.1f ms simulated, %llu packets, %llu resent, %llu NAK, %llu implied, %llu adaptive, %llu "
-        "timeouts, %llu RNR\n",
+        "timeouts, %llu RNR, %llu kept, %llu repairs\n",
         network.now / 1e6, static_cast<unsigned long long>(a.counters.tx_packets),
         static_cast<unsigned long long>(a.counters.resent_packets),
         static_cast<unsigned long long>(a.counters.packet_seq_err),
         static_cast<unsigned long long>(a.counters.implied_nak_seq_err),
         static_cast<unsigned long long>(a.counters.adaptive_resends),
         static_cast<unsigned long long>(a.counters.local_ack_timeout_err),
-        static_cast<unsigned long long>(a.counters.rnr_naks_received));
+        static_cast<unsigned long long>(a.counters.rnr_naks_received),
+        static_cast<unsigned long long>(a.counters.kept_packets),
+        static_cast<unsigned long long>(a.counters.repairs));
   }
 };
 
@@ -95,6 +103,17 @@ const Case kCases[] = {
     {"CleanLazyAck", {}, lazy(options(10'000))},
     {"Mixed5LazyAck", {0.05, 0.05, 0.05, 0.05}, lazy(options(10'000))},
     {"Mixed1SlowReceiverLazyAck", {0.01, 0.01, 0.01, 0.01}, lazy(options(10'000, 256, 0, 300'000))},
+    {"CleanSelective", {}, selective(options(10'000))},
+    {"Loss1Selective", {.loss = 0.01}, selective(options(10'000))},
+    {"Loss5Selective", {.loss = 0.05}, selective(options(10'000))},
+    {"Reorder5Selective", {.reorder = 0.05}, selective(options(10'000))},
+    {"Mixed5Selective", {0.05, 0.05, 0.05, 0.05}, selective(options(10'000))},
+    {"Mixed5SelectiveLittleRoom", {0.05, 0.05, 0.05, 0.05}, selective(options(10'000), 0.3)},
+    {"Mixed1LargeSelective", {0.01, 0.01, 0.01, 0.01}, selective(options(10'000, 1024, 400))},
+    {"Mixed5SmallMtuSelective", {0.05, 0.05, 0.05, 0.05}, selective(options(10'000, 256, 1000))},
+    {"Mixed1SlowReceiverSelective",
+     {0.01, 0.01, 0.01, 0.01},
+     selective(options(10'000, 256, 0, 300'000))},
     {"Mixed1JumboMtu", {0.01, 0.01, 0.01, 0.01}, options(10'000, 8900, 1000)},
 };
 

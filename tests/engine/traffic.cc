@@ -72,6 +72,8 @@ void Traffic::prepare(int index) {
   attributes.max_rd_atomic = attributes.max_dest_rd_atomic = 4;
   attributes.min_rnr_timer = 1;
   attributes.lazy_ack = options_.lazy_ack;
+  attributes.selective = options_.selective;
+  host.keep_share = options_.keep_share;
   host.qp.set_state(QpState::kInit, network_.now);
   host.qp.set_attributes(attributes);
   PathLimits limits;

@@ -20,6 +20,8 @@ struct TrafficOptions {
   TimeNs repost_delay_ns = 0;  ///< Receive requests come back late: RNR NAKs.
   uint32_t start_psn = 0xFFFF80;
   bool lazy_ack = false;
+  bool selective = false;
+  double keep_share = 1;  ///< Of the packets before their turn, those that a host has room for.
 };
 
 class Traffic {

@@ -8,7 +8,7 @@ roce_test(capture_checker 60 mpi ${ROCE_SRC_DIR}/tests/mpi/check_capture.py --se
 roce_mpi_test(bench_udp 120 mpi ${ROCE_SRC_DIR}/tests/mpi/bench.sh)
 if(ROCE_HAVE_OMPI)
   set(dir ${ROCE_SRC_DIR}/tests/mpi)
-  roce_mpi_test(mpi_examples_detect 120 mpi ${dir}/examples_detect.sh)
+  roce_mpi_test(mpi_examples_detect 300 mpi ${dir}/examples_detect.sh)
   roce_mpi_test(mpi_examples_loopback 240 mpi ${dir}/examples_loopback.sh)
   roce_mpi_test(mpi_examples_hosts 240 "mpi;netns" ${dir}/examples_hosts.sh)
   roce_mpi_test(mpi_protocols 240 mpi ${dir}/protocols.sh)
