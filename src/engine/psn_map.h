@@ -1,4 +1,4 @@
-// Which packets beyond the next one are there already: one bit for each of 256 sequence numbers.
+// Which packets beyond the next one are there already: one bit for each of 512 sequence numbers.
 #ifndef ROCE_ENGINE_PSN_MAP_H_
 #define ROCE_ENGINE_PSN_MAP_H_
 

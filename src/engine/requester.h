@@ -148,8 +148,8 @@ class Requester {
   Outstanding outstanding_;
 
   // Selective repair.
-  PsnMap kept_;                ///< Responses of (una_, una_ + 256) that the driver keeps.
-  PsnMap peer_has_;            ///< Requests of (una_, una_ + 256) that the peer keeps.
+  PsnMap kept_;                ///< Responses of (una_, una_ + 512) that the driver keeps.
+  PsnMap peer_has_;            ///< Requests of (una_, una_ + 512) that the peer keeps.
   uint64_t peer_expects_ = 0;  ///< All requests below have been executed.
   uint64_t resend_from_ = 0, resend_to_ = 0;  ///< Where the walk to max_ sends what is missing.
   uint64_t repaired_to_ = 0;                  ///< All missing below was sent again

@@ -23,6 +23,7 @@ void Responder::reset() {
   gap_ = gap_has_trigger_ = fatal_ = false;
   kept_.reset();
   oldest_ = newest_ = emit_ = pending_ = 0;
+  repairs_head_ = repairs_tail_ = 0;
   awaits_result_ = false;
 }
 

@@ -39,7 +39,9 @@ class Responder {
   void data_leaves(TimeNs now);
 
   // Outputs.
-  bool has_output() const { return pending_ != 0 || nak_ != Nak::kNone; }
+  bool has_output() const {
+    return pending_ != 0 || nak_ != Nak::kNone || repairs_head_ != repairs_tail_;
+  }
   bool poll_packet(OutPacket& out);
   bool poll_ack(TimeNs now, bool ride, OutPacket& out);
   /// The receive request of an unfinished message, flushed by an error. False: none.
@@ -81,6 +83,13 @@ class Responder {
     bool waits() const { return next != end; }
   };
 
+  /// Responses of a READ request that a peer misses, [next, end) of its PSNs.
+  struct Repair {
+    uint32_t index = 0;
+    uint32_t begin = 0, next = 0, end = 0;
+  };
+  static constexpr uint32_t kMaxRepairs = 16;
+
   // responder.cc
   void execute(const wire::Header& header, uint32_t payload_length, TimeNs now, Effects& effects);
   void execute_send(const Shape& shape, const wire::Header& header, uint32_t payload_length,
@@ -120,7 +129,10 @@ class Responder {
   Request* find(uint32_t psn, uint32_t& index);
   void set_waiting(uint32_t index, uint32_t begin, uint32_t end);
   void cancel_responses();
+  void repair_read(uint32_t index, uint32_t begin, uint32_t end);
   bool poll_response(OutPacket& out);
+  bool poll_repair(OutPacket& out);
+  void write_response(Request& entry, uint32_t at, bool first, bool last, OutPacket& out);
   Request& request(uint32_t index) { return requests_[index % kMaxRdAtomic]; }
   const Request& request(uint32_t index) const { return requests_[index % kMaxRdAtomic]; }
 
@@ -164,8 +176,10 @@ class Responder {
   // READ and atomic requests: [oldest_, newest_), numbered modulo 2^32.
   Request requests_[kMaxRdAtomic];
   uint32_t oldest_ = 0, newest_ = 0;
-  uint32_t emit_ = 0;           ///< None before it waits for responses.
-  uint32_t pending_ = 0;        ///< Requests that wait for responses.
+  uint32_t emit_ = 0;     ///< None before it waits for responses.
+  uint32_t pending_ = 0;  ///< Requests that wait for responses.
+  Repair repairs_[kMaxRepairs];
+  uint32_t repairs_head_ = 0, repairs_tail_ = 0;
   bool awaits_result_ = false;  ///< The newest request is an atomic without its result.
 };
 

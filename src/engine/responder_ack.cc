@@ -88,6 +88,7 @@ void Responder::handle_request_after_error(const wire::Header& header) {
 
 bool Responder::poll_packet(OutPacket& out) {
   if (core_.state == QpState::kErr && !fatal_) return false;
+  if (repairs_head_ != repairs_tail_ && poll_repair(out)) return true;
   return pending_ != 0 ? poll_response(out) : poll_nak(out);
 }
 

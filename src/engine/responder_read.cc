@@ -124,13 +124,23 @@ void Responder::replay_read(const wire::Header& header) {
           std::min<uint64_t>(entry->length - offset, uint64_t{count} * core_.mtu())) {
     return;
   }
-  // Still being answered, and not yet up to there.
-  if (entry->waits() && begin > entry->next) {
-    entry->end = std::max(entry->end, begin + count);
+  if (core_.attributes.selective) {
+    repair_read(index, begin, begin + count);
     return;
   }
+  // Still being answered, and not yet up to there: it will come anyway.
+  if (entry->waits() && begin > entry->next) return;
   entry->replay = entry->replay || begin < entry->next;
   set_waiting(index, begin, entry->waits() ? std::max(entry->end, begin + count) : begin + count);
+}
+
+/// Only what is missing, and before what has not been sent yet. A peer that does not get it asks
+/// again.
+void Responder::repair_read(uint32_t index, uint32_t begin, uint32_t end) {
+  const Request& entry = request(index);
+  if (entry.waits()) end = std::min(end, entry.next);
+  if (begin >= end || repairs_head_ - repairs_tail_ == kMaxRepairs) return;
+  repairs_[repairs_head_++ % kMaxRepairs] = {index, begin, begin, end};
 }
 
 void Responder::replay_atomic(const wire::Header& header) {
@@ -144,18 +154,41 @@ void Responder::replay_atomic(const wire::Header& header) {
 void Responder::cancel_responses() {
   for (uint32_t i = oldest_; i != newest_; ++i) request(i).next = request(i).end;
   pending_ = 0;
+  repairs_tail_ = repairs_head_;
 }
 
 bool Responder::poll_response(OutPacket& out) {
   while (!request(emit_).waits()) ++emit_;
   Request& entry = request(emit_);
   const uint32_t at = entry.next++;
-  const bool first = at == entry.begin;
   const bool last = entry.next == entry.end;
   if (last) {
     --pending_;
     if (entry.end == entry.count) entry.answered = true;
   }
+  write_response(entry, at, at == entry.begin, last, out);
+  out.resend = entry.replay;
+  // A response acknowledges every earlier request.
+  if (wire::psn_diff(out.header.psn, ack_psn_) > 0) ack_pending_ = false;
+  core_.count_sent(out);
+  return true;
+}
+
+bool Responder::poll_repair(OutPacket& out) {
+  for (; repairs_tail_ != repairs_head_; ++repairs_tail_) {
+    Repair& repair = repairs_[repairs_tail_ % kMaxRepairs];
+    const bool known = repair.index - oldest_ < newest_ - oldest_;
+    if (!known || repair.next == repair.end) continue;
+    const uint32_t at = repair.next++;
+    write_response(request(repair.index), at, at == repair.begin, repair.next == repair.end, out);
+    out.resend = true;
+    core_.count_sent(out);
+    return true;
+  }
+  return false;
+}
+
+void Responder::write_response(Request& entry, uint32_t at, bool first, bool last, OutPacket& out) {
   if (entry.is_atomic) {
     begin_packet(core_, Opcode::kRcAtomicAck, entry.first_psn, out);
     out.header.atomic_original = entry.result;
@@ -175,11 +208,6 @@ bool Responder::poll_response(OutPacket& out) {
   }
   out.header.syndrome = wire::kAethAckNoCredit;
   out.header.msn = entry.msn;
-  out.resend = entry.replay;
-  // A response acknowledges every earlier request.
-  if (wire::psn_diff(out.header.psn, ack_psn_) > 0) ack_pending_ = false;
-  core_.count_sent(out);
-  return true;
 }
 
 void Responder::handle_gather_fault(const OutPacket& packet) {

@@ -21,10 +21,10 @@ inline constexpr uint16_t kDefaultPkey = 0xFFFF;
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kIcrcBytes = 4;
 inline constexpr size_t kCnpReservedBytes = 16;
-/// BTH and any run of extended headers (the longest: BTH 12 + AETH 4 + SackETH 36).
-inline constexpr size_t kMaxHeaderBytes = 52;
+/// BTH and any run of extended headers (the longest: BTH 12 + AETH 4 + SackETH 68).
+inline constexpr size_t kMaxHeaderBytes = 84;
 /// PSNs that a selective acknowledgement tells about, beyond the one that it expects.
-inline constexpr uint32_t kSackPsns = 256;
+inline constexpr uint32_t kSackPsns = 512;
 inline constexpr uint32_t kSackWords = kSackPsns / 64;
 
 /// Whole opcodes, transport bits included.

@@ -39,7 +39,7 @@ const std::map<int, Expected> kExpected = {
     {0x17, {4, true, true, true, true}},    {0x1c, {20, false, true, true, true}},
     {0x1d, {16, true, true, true, true}},   {0x64, {8, true, true, true, true}},
     {0x65, {12, true, true, true, true}},   {0x81, {16, false, true, true, false}},
-    {0xc0, {40, false, true, true, false}},
+    {0xc0, {72, false, true, true, false}},
 };
 
 Header distinct_header(Opcode opcode) {
