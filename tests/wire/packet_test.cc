@@ -143,6 +143,27 @@ TEST(Packet, CaptureOfAckAndCnpAndWriteHaveTheirFields) {
   EXPECT_EQ(write.dma_length, 4u);
 }
 
+TEST(Packet, SelectiveAckSaysExpectedPsnEndAndMapInThisOrder) {
+  Header header;
+  header.opcode = Opcode::kRcSelectiveAck;
+  header.psn = 0x010203;
+  header.syndrome = kAethNakSequence;
+  header.sack_end = 0xA0B0C0;
+  header.sack_map[0] = 0x1122334455667788;
+  header.sack_map[kSackWords - 1] = 1;
+  const auto bytes = datagram(header, 0);
+  ASSERT_EQ(bytes.size(), 12u + 4 + 4 + 64 + 4);
+  const auto at = [&](size_t from, size_t count) {
+    return std::vector<uint8_t>(bytes.begin() + from, bytes.begin() + from + count);
+  };
+  EXPECT_EQ(at(16, 4), (std::vector<uint8_t>{0, 0xA0, 0xB0, 0xC0}));
+  EXPECT_EQ(at(20, 8), (std::vector<uint8_t>{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}));
+  EXPECT_EQ(at(76, 8), (std::vector<uint8_t>{0, 0, 0, 0, 0, 0, 0, 1}));
+  const Header back = parse(bytes).header;
+  EXPECT_EQ(back.sack_end, header.sack_end);
+  EXPECT_TRUE(std::equal(std::begin(back.sack_map), std::end(back.sack_map), header.sack_map));
+}
+
 TEST(Packet, EveryFieldStandsWhereTheSpecificationPutsIt) {
   const std::string bth_rest =
       "8123"
