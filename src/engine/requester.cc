@@ -247,6 +247,8 @@ void Requester::finish_packet(const WorkRequest& request, uint32_t psns, bool as
     timed_end_ = nxt_ + 1;
     timed_at_ = now;
   }
+  // Which of the two was answered would not be known.
+  if (out.resend && timed_end_ > nxt_ && timed_end_ <= nxt_ + psns) timed_end_ = 0;
   nxt_ += psns;
   max_ = std::max(max_, nxt_);
   if (nxt_ == request.end_seq()) {

@@ -100,7 +100,7 @@ class Requester {
 
   // requester_repair.cc
   void handle_selective_ack(const wire::Header& header, TimeNs now, Effects& effects);
-  void keep_or_drop(uint64_t seq, Effects& effects);
+  void keep_or_drop(uint64_t seq, TimeNs now, Effects& effects);
   void repair(uint64_t end, TimeNs now);
   void peer_passed(uint64_t seq);
   uint32_t missing(uint64_t from, uint64_t to) const;
@@ -118,6 +118,7 @@ class Requester {
   void arm_timer(TimeNs now);
   void restart_timer(TimeNs now);
   void stop_timer();
+  void end_timing(TimeNs now);
   void take_rtt_sample(TimeNs sample);
   void go_back(Loss loss, TimeNs now);
   void rewind();

@@ -72,10 +72,7 @@ void Requester::progress(uint64_t before, TimeNs now) {
   backoff_ = retries_ = sequence_naks_ = rnr_naks_ = 0;
   went_back_at_ = kNever;
   probing_ = false;
-  if (timed_end_ != 0 && una_ >= timed_end_) {
-    take_rtt_sample(now - timed_at_);
-    timed_end_ = 0;
-  }
+  if (timed_end_ != 0 && una_ >= timed_end_) end_timing(now);
   restart_timer(now);
   if (ring_.done() == fault_) fail(WcStatus::kLocalProtection);
   check_drained();
@@ -186,7 +183,7 @@ void Requester::handle_data(const wire::Header& header, uint32_t payload_length,
   progress(before, now);
   if (core_.state == QpState::kErr) return;
   if (una_ != seq) {
-    keep_or_drop(seq, effects);
+    keep_or_drop(seq, now, effects);
     implied_nak(seq, now);
     return;
   }

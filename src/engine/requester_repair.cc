@@ -25,7 +25,9 @@ void Requester::handle_selective_ack(const wire::Header& header, TimeNs now, Eff
   for (uint32_t i = 0; i < wire::kSackPsns; ++i) {
     if ((header.sack_map[i / 64] >> (i % 64) & 1) == 0) continue;
     const uint64_t there = seq + 1 + i;
-    if (there > una_ && there - una_ < PsnMap::kPsns && there < max_) peer_has_.set(there);
+    if (there <= una_ || there - una_ >= PsnMap::kPsns || there >= max_) continue;
+    peer_has_.set(there);
+    if (there + 1 == timed_end_) end_timing(now);
   }
   repair(std::max(seq, seq_of(header.sack_end)), now);
 }
@@ -34,7 +36,8 @@ void Requester::handle_selective_ack(const wire::Header& header, TimeNs now, Eff
 void Requester::peer_passed(uint64_t seq) { peer_expects_ = std::max(peer_expects_, seq); }
 
 /// A response whose turn has not come.
-void Requester::keep_or_drop(uint64_t seq, Effects& effects) {
+void Requester::keep_or_drop(uint64_t seq, TimeNs now, Effects& effects) {
+  if (seq + 1 == timed_end_) end_timing(now);
   if (!core_.attributes.selective || seq - una_ >= PsnMap::kPsns) {
     core_.drop(effects, Drop::kOutOfSequence);
   } else if (kept_.test(seq)) {

@@ -85,6 +85,7 @@ void Requester::go_back(Loss loss, TimeNs now) {
     probing_ = false;
   }
   went_back_at_ = repaired_at_ = now;
+  timed_end_ = 0;
   resend_deadline_ = kNever;
   asked_ = una_;
   since_asked_ = 0;
@@ -96,12 +97,17 @@ void Requester::go_back(Loss loss, TimeNs now) {
 }
 
 void Requester::rewind() {
-  timed_end_ = 0;
   inflight_bytes_ = inflight_packets_ = 0;
   read_bytes_ = 0;
   outstanding_.clear();
   peer_has_.clear(una_);
   seek(una_);
+}
+
+/// The packet that was timed has been answered, in its turn or early.
+void Requester::end_timing(TimeNs now) {
+  take_rtt_sample(now - timed_at_);
+  timed_end_ = 0;
 }
 
 /// RFC 6298, 2.2 and 2.3.
