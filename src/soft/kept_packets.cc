@@ -14,19 +14,20 @@ bool KeptPackets::keep(engine::Keep kind, const wire::Header& header,
   const auto length = static_cast<uint32_t>(payload.size());
   const std::pair key{kind, header.psn};
   if (packets_.contains(key) || !budget_.take(cost(length))) return false;
-  KeptPacket packet;
-  packet.header = header;
-  packet.payload_length = length;
-  if (length != 0) {
-    packet.payload.reset(new (std::nothrow) uint8_t[length]);
-    if (packet.payload == nullptr) {
-      budget_.give(cost(length));
-      return false;
+  try {
+    KeptPacket& packet = packets_[key];
+    packet.header = header;
+    if (length != 0) {
+      packet.payload.reset(new uint8_t[length]);
+      std::memcpy(packet.payload.get(), payload.data(), length);
     }
-    std::memcpy(packet.payload.get(), payload.data(), length);
+    packet.payload_length = length;
+    return true;
+  } catch (const std::bad_alloc&) {
+    packets_.erase(key);
+    budget_.give(cost(length));
+    return false;
   }
-  packets_.emplace(key, std::move(packet));
-  return true;
 }
 
 bool KeptPackets::take(engine::Keep kind, uint32_t psn, KeptPacket& out) {

@@ -1,6 +1,7 @@
 // From the socket to the engine and to memory.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "soft/datagram_grh.h"
 #include "soft/process.h"
@@ -138,8 +139,8 @@ void Process::handle(Qp& qp, const wire::Header& header, std::span<const uint8_t
 
 void Process::keep(Qp& qp, engine::Keep kind, const wire::Header& header,
                    std::span<const uint8_t> payload) {
-  if (qp.kept == nullptr) qp.kept = std::make_unique<KeptPackets>(kept_budget_);
-  if (qp.kept->keep(kind, header, payload)) qp.engine->keep(kind, header.psn);
+  if (qp.kept == nullptr) qp.kept.reset(new (std::nothrow) KeptPackets(kept_budget_));
+  if (qp.kept != nullptr && qp.kept->keep(kind, header, payload)) qp.engine->keep(kind, header.psn);
 }
 
 /// The packets whose turn has come with the last one. Each is handled once, as one that arrives.

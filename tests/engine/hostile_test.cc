@@ -17,13 +17,38 @@ uint64_t bytes_of(std::span<const Sge> sges) {
   return out;
 }
 
-TEST(HostilePeer, RandomPacketsNeverPlaceOutsideOfWhatWasGranted) {
+/// A selective acknowledgement of anything.
+void make_selective(wire::Header& header, std::mt19937_64& random) {
+  header.opcode = wire::Opcode::kRcSelectiveAck;
+  header.sack_end = static_cast<uint32_t>(random()) & wire::kPsnMask;
+  for (uint64_t& word : header.sack_map) word = random() & random();
+}
+
+/// The driver keeps some packets and hands others back than it was given.
+void keep_some(Solo& solo, const wire::Header& header, Effects effects, std::mt19937_64& random) {
+  if (random() % 4 != 0) solo.qp.keep(effects.keep, header.psn);
+  Keep kind;
+  uint32_t psn;
+  int handed_back = 0;
+  while (solo.qp.take_kept(kind, psn)) {
+    ASSERT_LT(++handed_back, 1000);
+    wire::Header kept = header;
+    kept.psn = random() % 8 == 0 ? header.psn : psn;
+    effects = solo.take(kept, kMtu);
+    if (effects.atomic.valid) solo.qp.handle_atomic_result(0);
+    solo.completions();
+  }
+}
+
+void run(bool selective) {
   const uint64_t seed = 99;
   std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
   uint64_t placed = 0, refused = 0;
   for (int round = 0; round < 6000; ++round) {
-    Solo solo;
+    QpAttributes attributes = default_attributes();
+    attributes.selective = selective;
+    Solo solo(attributes);
     for (int i = 0; i < 8; ++i) solo.post_recv(i, kBuffer);
     solo.post(WrOpcode::kSend, 1, 2 * kMtu);
     solo.post(WrOpcode::kRead, 2, kBuffer);
@@ -43,6 +68,7 @@ TEST(HostilePeer, RandomPacketsNeverPlaceOutsideOfWhatWasGranted) {
       const bool only = header.opcode == wire::Opcode::kRcWriteOnly ||
                         header.opcode == wire::Opcode::kRcWriteOnlyImm;
       if (only && random() % 4 != 0) header.dma_length = length;
+      if (selective && random() % 8 == 0) make_selective(header, random);
       solo.memory.checks.clear();
       const Effects effects = solo.take(header, length);
       if (effects.placement.kind == Placement::Kind::kScatter) {
@@ -56,6 +82,7 @@ TEST(HostilePeer, RandomPacketsNeverPlaceOutsideOfWhatWasGranted) {
         ++placed;
       }
       if (effects.atomic.valid) solo.qp.handle_atomic_result(0);
+      if (selective) keep_some(solo, header, effects, random);
       refused += effects.drop == Drop::kRefused;
       for (int out = 0; out < 20; ++out) {
         OutPacket packet;
@@ -74,6 +101,9 @@ TEST(HostilePeer, RandomPacketsNeverPlaceOutsideOfWhatWasGranted) {
   EXPECT_GT(placed, 1000u);
   EXPECT_GT(refused, 1000u);
 }
+
+TEST(HostilePeer, RandomPacketsNeverPlaceOutsideOfWhatWasGranted) { run(false); }
+TEST(HostilePeer, NorWhereEarlyPacketsAreKept) { run(true); }
 
 }  // namespace
 }  // namespace roce::engine::test
