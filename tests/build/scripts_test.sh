@@ -9,7 +9,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$ROCE_SRC_DIR"
 
-for script in contrib/*.sh contrib/netns/* tests/*/*.sh .ci/run; do
+mapfile -t without_suffix < <(grep -l '^#!/bin/bash' contrib/netns/*)
+[ ${#without_suffix[@]} -ge 3 ] || die "contrib/netns: ${without_suffix[*]}"
+for script in contrib/*.sh "${without_suffix[@]}" tests/*/*.sh .ci/run; do
   bash -n "$script" || die "$script"
 done
 while read -r line; do
