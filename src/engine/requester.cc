@@ -140,8 +140,7 @@ bool Requester::poll_packet(TimeNs now, OutPacket& out) {
 void Requester::begin_request(WorkRequest& request) {
   const uint32_t mtu = core_.mtu();
   request.first_seq = nxt_;
-  request.packets =
-      request.length <= mtu || request.is_atomic() ? 1 : (request.length - 1) / mtu + 1;
+  request.packets = packets_of(request.length, mtu);
   if (request.is_read()) {
     // Kept for the life of the request: a repeated READ request must lie inside one that the
     // responder has seen, whatever the limits are by then.

@@ -132,7 +132,7 @@ class Responder {
   void repair_read(uint32_t index, uint32_t begin, uint32_t end);
   bool poll_response(OutPacket& out);
   bool poll_repair(OutPacket& out);
-  void write_response(Request& entry, uint32_t at, bool first, bool last, OutPacket& out);
+  void write_response(const Request& entry, uint32_t at, bool first, bool last, OutPacket& out);
   Request& request(uint32_t index) { return requests_[index % kMaxRdAtomic]; }
   const Request& request(uint32_t index) const { return requests_[index % kMaxRdAtomic]; }
 

@@ -188,7 +188,8 @@ bool Responder::poll_repair(OutPacket& out) {
   return false;
 }
 
-void Responder::write_response(Request& entry, uint32_t at, bool first, bool last, OutPacket& out) {
+void Responder::write_response(const Request& entry, uint32_t at, bool first, bool last,
+                               OutPacket& out) {
   if (entry.is_atomic) {
     begin_packet(core_, Opcode::kRcAtomicAck, entry.first_psn, out);
     out.header.atomic_original = entry.result;

@@ -25,7 +25,6 @@ class KeptBudget {
     return true;
   }
   void give(size_t bytes) { used_ -= bytes; }
-  size_t used() const { return used_; }
 
  private:
   size_t used_ = 0;

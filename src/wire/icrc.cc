@@ -21,6 +21,9 @@ constexpr Crc kAfterDummyLrh = ~0xDEBB20E3u;
 constexpr size_t kIpv4Bytes = 20, kIpv6Bytes = 40, kUdpBytes = 8;
 constexpr size_t kMappedOffset = 12;  // Where the IPv4 address stands in an IPv4-mapped one.
 constexpr uint8_t kProtocolUdp = 17;
+// Copied to mask a byte of the BTH; as long as the headers of data packets, so that a short one is
+// copied once and whole.
+constexpr size_t kMaskedBytes = 44;
 
 // Copying and reading back a piece of this size stays in the first-level cache.
 constexpr size_t kCopyPieceBytes = 4096;
@@ -81,7 +84,7 @@ Crc icrc_begin(const Flow& flow, size_t udp_payload_bytes, uint16_t ip_id) {
 
 Crc icrc_bth(Crc crc, std::span<const uint8_t> headers) {
   assert(headers.size() >= kBthBytes);
-  uint8_t masked[kMaxHeaderBytes];
+  uint8_t masked[kMaskedBytes];
   const size_t head = std::min(headers.size(), sizeof masked);
   std::memcpy(masked, headers.data(), head);
   masked[4] = 0xFF;
@@ -92,9 +95,9 @@ Crc icrc_bth(Crc crc, std::span<const uint8_t> headers) {
 Crc icrc_begin_bth(const Flow& flow, size_t udp_payload_bytes, uint16_t ip_id,
                    std::span<const uint8_t> headers) {
   assert(headers.size() >= kBthBytes);
-  uint8_t masked[kIpv6Bytes + kUdpBytes + kMaxHeaderBytes];
+  uint8_t masked[kIpv6Bytes + kUdpBytes + kMaskedBytes];
   const size_t ip_udp = masked_ip_udp(flow, udp_payload_bytes, ip_id, masked);
-  const size_t head = std::min(headers.size(), kMaxHeaderBytes);
+  const size_t head = std::min(headers.size(), kMaskedBytes);
   std::memcpy(masked + ip_udp, headers.data(), head);
   masked[ip_udp + 4] = 0xFF;
   const Crc crc = update(kAfterDummyLrh, masked, ip_udp + head);
