@@ -14,6 +14,7 @@
 
 #include "soft/event_fd.h"
 #include "soft/extended_cq.h"
+#include "soft/posting.h"
 #include "soft/process.h"
 
 namespace roce::soft {
@@ -69,17 +70,36 @@ int op_query_rt_values(ibv_context*, ibv_values_ex* values) {
   return 0;
 }
 
+/// EOPNOTSUPP for everything that only other devices have.
+int check_extensions(const ibv_qp_init_attr_ex& attributes) {
+  const auto given = [&](uint32_t bit) { return (attributes.comp_mask & bit) != 0; };
+  const uint32_t known =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  if (given(~known)) return EOPNOTSUPP;
+  if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attributes.create_flags != 0) return EOPNOTSUPP;
+  if (given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) &&
+      (attributes.send_ops_flags & ~supported_operations(attributes.qp_type)) != 0) {
+    return EOPNOTSUPP;
+  }
+  return given(IBV_QP_INIT_ATTR_PD) && attributes.pd != nullptr ? 0 : EINVAL;
+}
+
 ibv_qp* op_create_qp_ex(ibv_context*, ibv_qp_init_attr_ex* attributes) {
-  const bool plain =
-      (attributes->comp_mask & ~(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS)) == 0;
-  const bool flags =
-      (attributes->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attributes->create_flags != 0;
-  if (!plain || flags || (attributes->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
-    errno = EOPNOTSUPP;
+  if (const int error = check_extensions(*attributes); error != 0) {
+    errno = error;
     return nullptr;
   }
   // By the rules of verbs.h the extended structure begins like the plain one.
-  return create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr*>(attributes));
+  ibv_qp* qp = create_qp(attributes->pd, reinterpret_cast<ibv_qp_init_attr*>(attributes));
+  if (qp == nullptr || (attributes->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) == 0) return qp;
+  try {
+    enable_work_requests(*qp_of(qp), attributes->send_ops_flags);
+  } catch (const std::bad_alloc&) {
+    destroy_qp(qp);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return qp;
 }
 
 ibv_srq* op_create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attributes) {

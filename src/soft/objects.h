@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -146,13 +147,35 @@ struct Srq : ibv_srq {
   Srq() : ibv_srq{} {}
 };
 
+/// Work requests between ibv_wr_start and ibv_wr_complete (work_request_api.cc).
+struct SendBatch {
+  /// Held from ibv_wr_start to ibv_wr_complete or ibv_wr_abort, and taken by ibv_post_send before
+  /// the ring's lock. Guards the rest, except `operations`, which never changes.
+  Spinlock lock;
+  uint64_t operations = 0;                     ///< IBV_QP_EX_WITH_... as asked for at creation.
+  std::atomic<const void*> composer{nullptr};  ///< Identifies the thread that holds the lock.
+  int error = 0;                               ///< The first one of the batch.
+  uint32_t staged = 0;                         ///< Requests behind the ring's head.
+  bool building = false;                       ///< `request` has been begun.
+  bool addressed = false;                      ///< UD: it has its address handle.
+  bool has_data = false;                       ///< It has its scatter list or inline data.
+  ibv_send_wr request{};
+  std::vector<ibv_sge> sges;          ///< As many as a request may have.
+  std::vector<uint8_t> inline_bytes;  ///< The same.
+};
+
 struct Qp : ibv_qp {
+  /// The rest of ibv_qp_ex: programs that asked for ibv_wr_ calls use the handle as one.
+  alignas(ibv_qp_ex) std::byte extension[sizeof(ibv_qp_ex) - sizeof(ibv_qp)]{};
+  uint64_t library_masks[2] = {};  ///< For ibv_qp_to_qp_ex; must follow at once.
+
   // What posting threads use.
   std::atomic<uint8_t> posting_state{IBV_QPS_RESET};  ///< Mirror of the engine's state.
   std::atomic<uint32_t> max_datagram{0};              ///< UD: largest message.
   bool signal_all = false;
   SendRing sends;
-  ReceiveState own_receive;  ///< Unused with an SRQ.
+  std::unique_ptr<SendBatch> batch;  ///< If ibv_wr_ calls were asked for.
+  ReceiveState own_receive;          ///< Unused with an SRQ.
   std::atomic<bool> flagged{false};
   Qp* next_flagged = nullptr;
 

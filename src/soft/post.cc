@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
+#include "soft/posting.h"
 #include "soft/process.h"
 
 namespace roce::soft {
@@ -14,45 +16,23 @@ bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-bool known_opcode(const Qp& qp, ibv_wr_opcode opcode) {
-  switch (opcode) {
+/// 0, EINVAL if queue pairs of this type do not have the operation, EOPNOTSUPP if none has.
+int check_operation(const Qp& qp, const ibv_send_wr& wr) {
+  if ((wr.send_flags & IBV_SEND_IP_CSUM) != 0) return EOPNOTSUPP;
+  switch (wr.opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
-      return true;
+      return 0;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
     case IBV_WR_SEND_WITH_INV:
-      return qp.qp_type == IBV_QPT_RC;
+      return qp.qp_type == IBV_QPT_RC ? 0 : EINVAL;
     default:
-      return false;
+      return EOPNOTSUPP;
   }
-}
-
-/// What the engine would refuse is refused here, since the program waits for the answer and the
-/// engine sees the request later.
-int check_send(const Qp& qp, const ibv_send_wr& wr, uint64_t* length) {
-  const uint8_t state = qp.posting_state.load(std::memory_order_acquire);
-  if (state < IBV_QPS_RTS) return EINVAL;
-  if (!known_opcode(qp, wr.opcode)) return EINVAL;
-  const bool inlined = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  if (wr.num_sge < 0) return EINVAL;
-  // Inline data is copied here, so its list may have any length.
-  if (!inlined && static_cast<uint32_t>(wr.num_sge) > qp.sends.max_sge) return EINVAL;
-  *length = 0;
-  for (int i = 0; i < wr.num_sge; ++i) *length += wr.sg_list[i].length;
-  if (inlined &&
-      (*length > qp.sends.max_inline || wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode))) {
-    return EINVAL;
-  }
-  if (is_atomic(wr.opcode) && *length != sizeof(uint64_t)) return EINVAL;
-  if (qp.qp_type == IBV_QPT_UD) {
-    if (wr.wr.ud.ah == nullptr) return EINVAL;
-    if (*length > qp.max_datagram.load(std::memory_order_relaxed)) return EINVAL;
-  }
-  return *length > kMaxMessageBytes ? EINVAL : 0;
 }
 
 void set_targets(engine::SendRequest& request, const Qp& qp, const ibv_send_wr& wr) {
@@ -71,10 +51,35 @@ void set_targets(engine::SendRequest& request, const Qp& qp, const ibv_send_wr& 
   }
 }
 
-/// Copies the request into its slot. With the ring's lock.
-void fill_slot(Qp& qp, const ibv_send_wr& wr, uint64_t length) {
+}  // namespace
+
+// What the engine would refuse is refused here, since the program waits for the answer and the
+// engine sees the request later.
+int check_send(const Qp& qp, const ibv_send_wr& wr, uint64_t* length) {
+  const uint8_t state = qp.posting_state.load(std::memory_order_acquire);
+  if (state < IBV_QPS_RTS) return EINVAL;
+  if (const int refused = check_operation(qp, wr); refused != 0) return refused;
+  const bool inlined = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (wr.num_sge < 0) return EINVAL;
+  // Inline data is copied here, so its list may have any length.
+  if (!inlined && static_cast<uint32_t>(wr.num_sge) > qp.sends.max_sge) return EINVAL;
+  *length = 0;
+  for (int i = 0; i < wr.num_sge; ++i) *length += wr.sg_list[i].length;
+  if (inlined &&
+      (*length > qp.sends.max_inline || wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode))) {
+    return EINVAL;
+  }
+  if (is_atomic(wr.opcode) && *length != sizeof(uint64_t)) return EINVAL;
+  if (qp.qp_type == IBV_QPT_UD) {
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
+    if (*length > qp.max_datagram.load(std::memory_order_relaxed)) return EINVAL;
+  }
+  return *length > kMaxMessageBytes ? EINVAL : 0;
+}
+
+void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length) {
   SendRing& ring = qp.sends;
-  const size_t slot = ring.head & ring.mask;
+  const size_t slot = position & ring.mask;
   engine::SendRequest& request = ring.requests[slot];
   engine::Sge* sges = ring.sges.data() + slot * ring.max_sge;
   request = engine::SendRequest{};
@@ -100,14 +105,11 @@ void fill_slot(Qp& qp, const ibv_send_wr& wr, uint64_t length) {
     if (count != 0) std::memcpy(sges, wr.sg_list, count * sizeof(ibv_sge));
     request.sges = {sges, count};
   }
-  ++ring.head;
 }
-
-}  // namespace
 
 int ReceiveRing::post(const ibv_recv_wr& wr) {
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > max_sge) return EINVAL;
-  if (full()) return ENOMEM;
+  if (!has_room()) return ENOMEM;
   const size_t slot = head & mask;
   engine::Sge* to = sges.data() + slot * max_sge;
   const auto count = static_cast<size_t>(wr.num_sge);
@@ -122,16 +124,21 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
   Qp& qp = *qp_of(verbs);
   Process* process = Process::usable();
   int error = process == nullptr ? errno : 0;
+  // Verbs forbid posting inside the critical region of ibv_wr_start; waiting for its end would be
+  // waiting for oneself. Other threads do wait.
+  if (error == 0 && qp.batch != nullptr && composed_here(*qp.batch)) error = EDEADLK;
   SendRing& ring = qp.sends;
   bool posted = false;
   if (error == 0) {
+    std::unique_lock<Spinlock> batch;
+    if (qp.batch != nullptr) batch = std::unique_lock(qp.batch->lock);
     ring.lock.lock();
     for (; wr != nullptr; wr = wr->next) {
       uint64_t length = 0;
       error = check_send(qp, *wr, &length);
-      if (error == 0 && ring.full()) error = ENOMEM;
+      if (error == 0 && !ring.has_room()) error = ENOMEM;
       if (error != 0) break;
-      fill_slot(qp, *wr, length);
+      fill_slot(qp, ring.head++, *wr, length);
       posted = true;
     }
     ring.publish();

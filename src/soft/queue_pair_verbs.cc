@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <new>
 
+#include "soft/posting.h"
 #include "soft/process.h"
 
 namespace roce::soft {
@@ -76,6 +77,7 @@ std::unique_ptr<Qp> make_queue_pair(ibv_pd* pd, const ibv_qp_init_attr& init) {
   qp->init.cap.max_send_sge = std::max(init.cap.max_send_sge, 1u);
   pthread_mutex_init(&qp->mutex, nullptr);
   pthread_cond_init(&qp->cond, nullptr);
+  refuse_work_requests(*qp);
   make_rings(*qp);
   return qp;
 }

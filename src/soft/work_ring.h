@@ -36,8 +36,9 @@ struct RingCounts {
     depth = requests;
     mask = std::bit_ceil(requests == 0 ? 1 : requests) - 1;
   }
-  bool full() const {
-    return (head - taken) + engine_used.load(std::memory_order_acquire) >= depth;
+  /// Whether one more request fits beside `others` that stand behind the head.
+  bool has_room(uint32_t others = 0) const {
+    return (head - taken) + engine_used.load(std::memory_order_acquire) + others < depth;
   }
   void publish() { waiting.store(head - taken, std::memory_order_seq_cst); }
   void clear() {

@@ -61,6 +61,7 @@ struct QpOptions {
   bool signal_all = false;
   ibv_qp_type type = IBV_QPT_RC;
   ibv_srq* srq = nullptr;
+  uint64_t operations = 0;  ///< Not 0: made by ibv_create_qp_ex with these send_ops_flags.
   uint8_t timeout = 14, retry_cnt = 7, rnr_retry = 7, min_rnr_timer = 1;
   ibv_mtu mtu = IBV_MTU_4096;
   unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
@@ -95,13 +96,18 @@ class Rig {
   Rig(const Rig&) = delete;
 
   void make_qp() {
-    ibv_qp_init_attr init{};
+    ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = cq;
     init.srq = options.srq;
     init.qp_type = options.type;
     init.sq_sig_all = options.signal_all;
     init.cap = {options.depth, options.depth, options.sges, options.sges, options.max_inline};
-    qp = create_qp(pd, &init);
+    init.pd = pd;
+    init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    init.send_ops_flags = options.operations;
+    // By the rules of verbs.h the extended structure begins like the plain one.
+    qp = options.operations != 0 ? ibv_create_qp_ex(context, &init)
+                                 : create_qp(pd, reinterpret_cast<ibv_qp_init_attr*>(&init));
     if (qp == nullptr) throw std::runtime_error("create_qp: " + std::string(std::strerror(errno)));
   }
 
