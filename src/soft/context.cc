@@ -114,8 +114,6 @@ ibv_srq* op_create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attributes) {
   return create_srq(attributes->pd, reinterpret_cast<ibv_srq_init_attr*>(attributes));
 }
 
-int op_advise_mr(ibv_pd*, ibv_advise_mr_advice, uint32_t, ibv_sge*, uint32_t) { return 0; }
-
 void* unsupported_pointer() {
   errno = EOPNOTSUPP;
   return nullptr;
@@ -175,7 +173,7 @@ void fill_extended(verbs_context& table) {
   refuse(table.get_srq_num);
   refuse(table.open_xrcd);
   refuse(table.close_xrcd);
-  table.advise_mr = &op_advise_mr;
+  refuse(table.advise_mr);  // Of use with on-demand paging only.
   table.query_port = &op_query_port;
   table.query_rt_values = &op_query_rt_values;
   table.create_cq_ex = &create_cq_ex;

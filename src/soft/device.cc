@@ -190,6 +190,38 @@ int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   return 0;
 }
 
+namespace {
+
+/// Callers of another version may have larger entries; what they have beyond ours becomes zero.
+void write_entry(const Device& device, size_t index, void* to, size_t entry_size) {
+  ibv_gid_entry entry{};
+  entry.gid = device.gids[index];
+  entry.gid_index = static_cast<uint32_t>(index);
+  entry.port_num = 1;
+  entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+  entry.ndev_ifindex = device.ifindex;
+  std::memset(to, 0, entry_size);
+  std::memcpy(to, &entry, sizeof entry);
+}
+
+bool is_empty(const ibv_gid& gid) {
+  return gid.global.interface_id == 0 && gid.global.subnet_prefix == 0;
+}
+
+}  // namespace
+
+int query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                 uint32_t flags, size_t entry_size) {
+  const bool bad =
+      port != 1 || index >= kGidTableLength || flags != 0 || entry_size < sizeof(ibv_gid_entry);
+  if (bad) return EINVAL;
+  Device& device = *context_of(context)->device_state;
+  std::lock_guard guard(device.mutex);
+  if (is_empty(device.gids[index])) return ENODATA;
+  write_entry(device, index, entry, entry_size);
+  return 0;
+}
+
 ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                         uint32_t flags, size_t entry_size) {
   if (flags != 0 || entry_size < sizeof(ibv_gid_entry)) return -EINVAL;
@@ -197,19 +229,9 @@ ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max
   std::lock_guard guard(device.mutex);
   size_t count = 0;
   for (size_t i = 0; i < device.gids.size(); ++i) {
-    const ibv_gid& gid = device.gids[i];
-    if (gid.global.interface_id == 0 && gid.global.subnet_prefix == 0) continue;
+    if (is_empty(device.gids[i])) continue;
     if (count == max_entries) return -EINVAL;
-    // Callers of another version may have larger entries; what they have beyond ours stays zero.
-    auto* bytes = reinterpret_cast<uint8_t*>(entries) + count * entry_size;
-    std::memset(bytes, 0, entry_size);
-    ibv_gid_entry entry{};
-    entry.gid = gid;
-    entry.gid_index = static_cast<uint32_t>(i);
-    entry.port_num = 1;
-    entry.gid_type = IBV_GID_TYPE_ROCE_V2;
-    entry.ndev_ifindex = device.ifindex;
-    std::memcpy(bytes, &entry, sizeof entry);
+    write_entry(device, i, reinterpret_cast<uint8_t*>(entries) + count * entry_size, entry_size);
     ++count;
   }
   return static_cast<ssize_t>(count);

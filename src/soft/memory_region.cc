@@ -36,6 +36,41 @@ int check_region(const void* address, size_t length, uint64_t iova, int access) 
   return length == 0 || is_mapped(address, length) ? 0 : EFAULT;
 }
 
+/// What a change makes of a region.
+struct Change {
+  uint8_t* address;
+  size_t length;
+  uint64_t iova;
+  int access;
+};
+
+Change changed(const Region& region, int flags, void* address, size_t length, int access) {
+  Change to{region.address, region.length, region.iova, static_cast<int>(region.access)};
+  const bool was_zero_based = region.iova == 0;
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) to.access = access;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    const bool zero_based = was_zero_based || (to.access & IBV_ACCESS_ZERO_BASED) != 0;
+    to.address = static_cast<uint8_t*>(address);
+    to.length = length;
+    to.iova = zero_based ? 0 : reinterpret_cast<uintptr_t>(address);
+  }
+  return to;
+}
+
+/// 0 or EINVAL: values that the flags do not go with.
+int check_flags(const ibv_mr& mr, int flags, const ibv_pd* pd, const void* address, size_t length,
+                int access) {
+  const auto given = [flags](int bit) { return (flags & bit) != 0; };
+  const int known =
+      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  const bool bad =
+      flags == 0 || given(~known) ||
+      (given(IBV_REREG_MR_CHANGE_TRANSLATION) && (address == nullptr || length == 0)) ||
+      (given(IBV_REREG_MR_CHANGE_PD) && (pd == nullptr || pd->context != mr.context)) ||
+      (access != 0 && !given(IBV_REREG_MR_CHANGE_ACCESS));
+  return bad ? EINVAL : 0;
+}
+
 }  // namespace
 
 ibv_pd* alloc_pd(ibv_context* context) {
@@ -101,6 +136,34 @@ ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int
   mr->lkey = mr->rkey = region.key;
   pd_of(pd)->users.fetch_add(1);
   return mr.release();
+}
+
+int rereg_mr(ibv_mr* verbs, int flags, ibv_pd* pd, void* address, size_t length, int access) {
+  Process* process = Process::usable();
+  if (process == nullptr) return IBV_REREG_MR_ERR_INPUT;
+  Region& region = mr_of(verbs)->region;
+  const Change to = changed(region, flags, address, length, access);
+  int error = check_flags(*verbs, flags, pd, address, length, access);
+  if (error == 0) error = check_region(to.address, to.length, to.iova, to.access);
+  if (error != 0) {
+    errno = error;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  // Work requests find regions by key under the same lock, so each sees the old or the new one.
+  const ProgressLock guard(*process);
+  region.address = to.address;
+  region.length = to.length;
+  region.iova = to.iova;
+  region.access = static_cast<unsigned>(to.access & kEngineAccess);
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {
+    pd_of(pd)->users.fetch_add(1);
+    pd_of(verbs->pd)->users.fetch_sub(1);
+    region.pd = pd_of(pd);
+    verbs->pd = pd;
+  }
+  verbs->addr = to.address;
+  verbs->length = to.length;
+  return 0;
 }
 
 int dereg_mr(ibv_mr* verbs) {

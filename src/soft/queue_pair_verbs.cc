@@ -190,6 +190,9 @@ int query_qp(ibv_qp* verbs, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init
   return 0;
 }
 
+int attach_mcast(ibv_qp*, const ibv_gid*, uint16_t) { return EOPNOTSUPP; }
+int detach_mcast(ibv_qp*, const ibv_gid*, uint16_t) { return EOPNOTSUPP; }
+
 int set_peer_hints(ibv_qp* verbs, const PeerHints* hints) {
   Process* process = Process::usable();
   if (process == nullptr) return errno;

@@ -45,6 +45,9 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
 int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
 ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                         uint32_t flags, size_t entry_size);
+/// As ibv_query_gid_ex: 0, EINVAL, or ENODATA if the index holds no GID.
+int query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                 uint32_t flags, size_t entry_size);
 int query_pkey(ibv_context* context, uint8_t port, int index, uint16_t* pkey);
 
 ibv_pd* alloc_pd(ibv_context* context);
@@ -52,6 +55,10 @@ int dealloc_pd(ibv_pd* pd);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, size_t length, int access);
 /// As ibv_reg_mr_iova: remote and local addresses of the region start at iova.
 ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova, int access);
+/// As ibv_rereg_mr; keys stay. A refusal leaves the region as it was and is always
+/// IBV_REREG_MR_ERR_INPUT, with errno: EINVAL, EOPNOTSUPP (access flags that the device does not
+/// have), EFAULT (memory that is not mapped).
+int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length, int access);
 int dereg_mr(ibv_mr* mr);
 
 ibv_comp_channel* create_comp_channel(ibv_context* context);
@@ -72,6 +79,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init_attributes);
 int destroy_qp(ibv_qp* qp);
+/// EOPNOTSUPP: the device has no multicast (query_device: max_mcast_grp 0).
+int attach_mcast(ibv_qp* qp, const ibv_gid* group, uint16_t lid);
+int detach_mcast(ibv_qp* qp, const ibv_gid* group, uint16_t lid);
 
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 int init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* wc, ibv_grh* grh,
