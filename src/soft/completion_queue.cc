@@ -120,6 +120,10 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
     errno = error;
     return nullptr;
   }
+  if (!context_of(context)->device_state->completion_queues.take()) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   cq->mask = places - 1;
   cq->context = context;
   cq->channel = channel;
@@ -165,6 +169,7 @@ int destroy_cq(ibv_cq* verbs) {
   wait_for(&cq->mutex, &cq->cond, &cq->async_events_completed, &cq->async_events_reported);
   if (cq->channel != nullptr) channel_of(cq->channel)->users.fetch_sub(1);
   context_of(cq->context)->users.fetch_sub(1);
+  context_of(cq->context)->device_state->completion_queues.give();
   pthread_cond_destroy(&cq->cond);
   pthread_mutex_destroy(&cq->mutex);
   delete cq;

@@ -14,6 +14,7 @@ int next_poll(ibv_cq_ex* verbs) {
   const int got = poll_cq(to_verbs(&cq), 1, &cq.current);
   if (got == 0) return ENOENT;
   if (got < 0) return EIO;
+  if (cq.timestamps) cq.polled_at_ns = Process::now();
   cq.wr_id = cq.current.wr_id;
   cq.status = cq.current.status;
   return 0;
@@ -35,7 +36,7 @@ unsigned read_wc_flags(ibv_cq_ex* cq) { return current(cq).wc_flags; }
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
 uint8_t read_sl(ibv_cq_ex*) { return 0; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
-uint64_t read_timestamp(ibv_cq_ex*) { return Process::now(); }
+uint64_t read_timestamp(ibv_cq_ex* cq) { return static_cast<Cq*>(cq)->polled_at_ns; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
 uint32_t read_flow_tag(ibv_cq_ex*) { return 0; }
 void read_tm_info(ibv_cq_ex*, ibv_wc_tm_info* info) { *info = {}; }
@@ -62,6 +63,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attributes) {
                             attributes->channel, static_cast<int>(attributes->comp_vector));
   if (plain == nullptr) return nullptr;
   Cq* cq = cq_of(plain);
+  cq->timestamps = (attributes->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0;
   cq->start_poll = &start_poll;
   cq->next_poll = &next_poll;
   cq->end_poll = &end_poll;

@@ -76,15 +76,18 @@ int check_flags(const ibv_mr& mr, int flags, const ibv_pd* pd, const void* addre
 ibv_pd* alloc_pd(ibv_context* context) {
   Process* process = Process::usable();
   if (process == nullptr) return nullptr;
-  Pd* pd = new (std::nothrow) Pd();
-  if (pd == nullptr) {
+  std::unique_ptr<Pd> pd(new (std::nothrow) Pd());
+  if (pd != nullptr) {
+    pd->context = context;
+    pd->access.reset(new (std::nothrow) RegionAccess(process->memory(), pd.get()));
+  }
+  if (pd == nullptr || pd->access == nullptr ||
+      !context_of(context)->device_state->domains.take()) {
     errno = ENOMEM;
     return nullptr;
   }
-  pd->context = context;
-  pd->access = std::make_unique<RegionAccess>(process->memory(), pd);
   context_of(context)->users.fetch_add(1);
-  return pd;
+  return pd.release();
 }
 
 int dealloc_pd(ibv_pd* verbs) {
@@ -93,6 +96,7 @@ int dealloc_pd(ibv_pd* verbs) {
   Pd* pd = pd_of(verbs);
   if (pd->users.load() != 0) return EBUSY;
   context_of(pd->context)->users.fetch_sub(1);
+  context_of(pd->context)->device_state->domains.give();
   if (!pd->retired_handles.empty()) {
     const ProgressLock guard(*process);
     for (const auto& ah : pd->retired_handles) forget_routes(*process->udp(), *ah);

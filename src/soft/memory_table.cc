@@ -9,7 +9,6 @@
 namespace roce::soft {
 namespace {
 constexpr size_t kFirstSlots = 256;
-constexpr size_t kMaxTableRegions = size_t{1} << 20;
 }  // namespace
 
 MemoryTable::MemoryTable() : slots_(kFirstSlots), shift_(32 - std::countr_zero(kFirstSlots)) {}
@@ -56,7 +55,7 @@ void MemoryTable::grow() {
 }
 
 bool MemoryTable::insert(Region& region) {
-  if (count_ >= kMaxTableRegions) return false;
+  if (count_ >= kMaxRegions) return false;
   if (2 * (used_ + 1) > slots_.size()) grow();
   do {
     region.key = random_key();

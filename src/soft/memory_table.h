@@ -16,6 +16,8 @@ namespace roce::soft {
 
 struct Pd;
 
+inline constexpr uint32_t kMaxRegions = 1u << 20;
+
 struct Region {
   const Pd* pd = nullptr;
   uint8_t* address = nullptr;

@@ -39,7 +39,10 @@ inline constexpr uint32_t kMaxSge = 32;
 inline constexpr uint32_t kMaxWorkRequests = 32768;
 inline constexpr uint32_t kMaxCqEntries = 1u << 20;
 inline constexpr uint32_t kMaxQueuePairs = 1u << 14;
-inline constexpr uint32_t kMaxRegions = 1u << 20;
+inline constexpr int kMaxDomains = 1 << 15;
+inline constexpr int kMaxCompletionQueues = 1 << 15;  ///< Two for each queue pair.
+inline constexpr int kMaxAddressHandles = 1 << 16;
+inline constexpr int kMaxSharedReceiveQueues = 1 << 14;
 inline constexpr uint8_t kMaxRdAtomicAttribute = 128;
 inline constexpr uint32_t kQpnSoftBit = 1u << 23;
 inline constexpr uint32_t kQpnSlotShift = 14;
@@ -54,6 +57,23 @@ struct Context;
 struct Qp;
 struct Cq;
 
+/// How many objects of a kind a device has, against what query_device reports. For any thread.
+class Quota {
+ public:
+  explicit Quota(int limit) : limit_(limit) {}
+  /// False: the limit is reached.
+  bool take() {
+    if (used_.fetch_add(1, std::memory_order_relaxed) < limit_) return true;
+    give();
+    return false;
+  }
+  void give() { used_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  const int limit_;
+  std::atomic<int> used_{0};
+};
+
 struct Device : ibv_device {
   /// Some vendor libraries look behind the public part of any ibv_device; they must find zeros.
   uint8_t padding[512];
@@ -65,6 +85,10 @@ struct Device : ibv_device {
   std::array<ibv_gid, kGidTableLength>
       gids;                   ///< Zero: free. A GID keeps its index while it exists.
   engine::Counters counters;  ///< [P]
+  Quota domains{kMaxDomains};
+  Quota completion_queues{kMaxCompletionQueues};
+  Quota address_handles{kMaxAddressHandles};
+  Quota shared_receive_queues{kMaxSharedReceiveQueues};
 
   Device() : ibv_device{}, padding{}, gids{} {}
 };
@@ -127,7 +151,9 @@ struct Cq : ibv_cq_ex {
   uint32_t pending_events = 0;        ///< Guarded by the channel's mutex.
   uint32_t comp_events_reported = 0;  ///< Guarded by ibv_cq_ex::mutex, as the next.
   uint32_t async_events_reported = 0;
-  ibv_wc current{};  ///< Extended polling.
+  ibv_wc current{};           ///< Extended polling.
+  bool timestamps = false;    ///< The program asked for them.
+  uint64_t polled_at_ns = 0;  ///< When `current` was taken, if so.
 
   Cq() : ibv_cq_ex{} {}
 };
@@ -190,7 +216,7 @@ struct Qp : ibv_qp {
   TimerHeap::Entry timer{this};
   PeerHints hints;
   bool hinted = false;
-  ibv_qp_attr attributes{};  ///< As last set by modify.
+  ibv_qp_attr attributes{};     ///< As last set by modify.
   ibv_qp_init_attr init{};
 
   uint32_t async_events_reported = 0;  ///< Guarded by ibv_qp::mutex.

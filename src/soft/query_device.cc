@@ -6,11 +6,6 @@
 #include "soft/process.h"
 
 namespace roce::soft {
-namespace {
-
-constexpr int kMaxObjects = 1 << 20;
-
-}  // namespace
 
 int query_device(ibv_context* context, ibv_device_attr* attributes) {
   Device& device = *context_of(context)->device_state;
@@ -24,16 +19,16 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
   attributes->device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_RC_RNR_NAK_GEN |
                                  IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID;
   attributes->max_sge = attributes->max_sge_rd = static_cast<int>(kMaxSge);
-  attributes->max_cq = kMaxObjects;
+  attributes->max_cq = kMaxCompletionQueues;
   attributes->max_cqe = static_cast<int>(kMaxCqEntries);
   attributes->max_mr = static_cast<int>(kMaxRegions);
-  attributes->max_pd = kMaxObjects;
+  attributes->max_pd = kMaxDomains;
   attributes->max_qp_rd_atom = attributes->max_qp_init_rd_atom = kMaxRdAtomicAttribute;
   attributes->max_res_rd_atom = static_cast<int>(kMaxQueuePairs) * kMaxRdAtomicAttribute;
   // Atomic against the program's own instructions too: the device uses the processor's.
   attributes->atomic_cap = IBV_ATOMIC_GLOB;
-  attributes->max_ah = kMaxObjects;
-  attributes->max_srq = kMaxObjects;
+  attributes->max_ah = kMaxAddressHandles;
+  attributes->max_srq = kMaxSharedReceiveQueues;
   attributes->max_srq_wr = static_cast<int>(kMaxWorkRequests);
   attributes->max_srq_sge = static_cast<int>(kMaxSge);
   attributes->max_pkeys = 1;
@@ -49,7 +44,9 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   const int error = query_device(context, &attributes->orig_attr);
   if (error != 0) return error;
   attributes->device_cap_flags_ex = attributes->orig_attr.device_cap_flags;
-  attributes->hca_core_clock = 1'000'000;  // kHz: query_rt_values counts nanoseconds.
+  // Completion timestamps and query_rt_values are 64-bit nanoseconds of CLOCK_MONOTONIC.
+  attributes->completion_timestamp_mask = UINT64_MAX;
+  attributes->hca_core_clock = 1'000'000;  // kHz
   attributes->pci_atomic_caps = {};
   attributes->phys_port_cnt_ex = 1;
   return 0;

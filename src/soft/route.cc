@@ -94,6 +94,10 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
     errno = error;
     return nullptr;
   }
+  if (!context_of(pd->context)->device_state->address_handles.take()) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   ah->context = pd->context;
   ah->pd = pd;
   const auto& dgid = attributes->grh.dgid.raw;
@@ -110,6 +114,7 @@ int destroy_ah(ibv_ah* verbs) {
   if (process == nullptr) return errno;
   std::unique_ptr<Ah> ah(ah_of(verbs));
   Pd& pd = *pd_of(ah->pd);
+  context_of(ah->context)->device_state->address_handles.give();
   const ProgressLock guard(*process);
   // Requests that name the handle may still be queued; then it stays until they have left.
   process->drive(Process::now());

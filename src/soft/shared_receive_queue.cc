@@ -45,6 +45,10 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
     errno = ENOMEM;
     return nullptr;
   }
+  if (!context_of(pd->context)->device_state->shared_receive_queues.take()) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   srq->context = pd->context;
   srq->srq_context = attributes->srq_context;
   srq->pd = pd;
@@ -96,6 +100,7 @@ int destroy_srq(ibv_srq* verbs) {
   }
   pthread_mutex_unlock(&srq->mutex);
   pd_of(srq->pd)->users.fetch_sub(1);
+  context_of(srq->context)->device_state->shared_receive_queues.give();
   pthread_cond_destroy(&srq->cond);
   pthread_mutex_destroy(&srq->mutex);
   delete srq;

@@ -7,5 +7,6 @@ roce_test(soft_verbs_objects 120 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_objects
 roce_test(soft_verbs_ud 120 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_ud_test)
 roce_test(soft_verbs_events 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_events_test)
 roce_test(soft_verbs_process 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_process_test)
+roce_test(soft_verbs_limits 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_limits_test)
 roce_test(soft_work_request_api 120 soft ${ROCE_BUILD_DIR}/tests/soft/work_request_api_test)
 roce_test(soft_verbs_events_long 1800 "soft;long" env ROCE_TEST_LONG=1 ${ROCE_BUILD_DIR}/tests/soft/verbs_events_test)
