@@ -154,7 +154,7 @@ void reset(Process& process, Qp& qp) {
     ring->lock.unlock();
   }
   if (qp.routed) process.udp()->forget(qp.route);
-  qp.routed = qp.hinted = qp.peer_soft = false;
+  qp.routed = qp.hinted = qp.peer_soft = qp.draining = qp.notify_drained = false;
   qp.hints = PeerHints{};
   qp.attributes = ibv_qp_attr{};
   remove_completions(*cq_of(qp.send_cq), qp.qp_num);
@@ -185,6 +185,9 @@ int apply(Process& process, Qp& qp, Change& change) {
   pass_to_engine(qp, change);
   if (to_rtr && qp.qp_type == IBV_QPT_RC) apply_limits(process, qp, change.segment);
   if (change.to != change.from) {
+    qp.draining = change.to == IBV_QPS_SQD;
+    qp.notify_drained =
+        (change.mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && change.attr.en_sqd_async_notify != 0;
     qp.engine->set_state(static_cast<engine::QpState>(change.to), Process::now());
   }
   return 0;

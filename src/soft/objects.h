@@ -216,6 +216,8 @@ struct Qp : ibv_qp {
   TimerHeap::Entry timer{this};
   PeerHints hints;
   bool hinted = false;
+  bool draining = false;        ///< In SQD, and requests that were begun are not finished.
+  bool notify_drained = false;  ///< The program asked for IBV_EVENT_SQ_DRAINED.
   ibv_qp_attr attributes{};     ///< As last set by modify.
   ibv_qp_init_attr init{};
 

@@ -38,6 +38,10 @@ constexpr EventName kEvents[] = {
 };
 
 void raise_events(Qp& qp, unsigned bits) {
+  if ((bits & engine::kEventSqDrained) != 0) {
+    qp.draining = false;
+    if (!qp.notify_drained) bits &= ~unsigned{engine::kEventSqDrained};
+  }
   for (const EventName& name : kEvents) {
     if ((bits & name.bit) == 0) continue;
     ibv_async_event event{};
