@@ -185,6 +185,8 @@ void fill_extended(verbs_context& table) {
 
 }  // namespace
 
+bool owns(const ibv_context* context) { return context->ops.poll_cq == &poll_cq; }
+
 ibv_context* open_device(ibv_device* verbs) {
   Process* process = Process::usable();
   if (process == nullptr) return nullptr;

@@ -120,6 +120,14 @@ uint32_t largest_segment(Device& device) {
   return std::min((mtu - kHeaders) / kUnit * kUnit, kMaxSoftMtu);
 }
 
+bool owns(const ibv_device* device) {
+  Process* process = Process::usable();
+  if (process == nullptr) return false;
+  std::lock_guard guard(process->devices_mutex());
+  const std::vector<Device*>& devices = process->devices();
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
 ibv_device** get_device_list(int* num_devices) {
   if (num_devices != nullptr) *num_devices = 0;
   Process* process = Process::usable();

@@ -31,6 +31,10 @@ struct Options {
 /// Replaces the environment's settings; without effect once the first device list was made.
 void configure(const Options& options);
 
+/// True for what this library made. Of another library's object only the public structure is read.
+bool owns(const ibv_context* context);
+bool owns(const ibv_device* device);
+
 ibv_device** get_device_list(int* num_devices);  ///< rocesw0, rocesw1...: one per usable interface,
                                                  ///< loopback included; errno says why none.
 void free_device_list(ibv_device** list);
@@ -43,6 +47,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                     ibv_device_attr_ex* attributes);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
 int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
+int query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                 uint32_t flags, size_t entry_size);
 ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                         uint32_t flags, size_t entry_size);
 /// As ibv_query_gid_ex: 0, EINVAL, or ENODATA if the index holds no GID.
