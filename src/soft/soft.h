@@ -47,8 +47,6 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
                     ibv_device_attr_ex* attributes);
 int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
 int query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid);
-int query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
-                 uint32_t flags, size_t entry_size);
 ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t max_entries,
                         uint32_t flags, size_t entry_size);
 /// As ibv_query_gid_ex: 0, EINVAL, or ENODATA if the index holds no GID.

@@ -1,0 +1,56 @@
+# shellcheck shell=bash disable=SC2034
+# To be sourced by the tests of the preload library. Environment: ROCE_SRC_DIR and ROCE_BUILD_DIR, as ctest sets them.
+set -u
+. "$ROCE_SRC_DIR/tests/netns/lib.sh" # die, skip
+
+roce_run=$ROCE_BUILD_DIR/src/tools/roce_run
+library=$ROCE_BUILD_DIR/src/preload/.libs/libroce-verbs.so
+[ -e "$library" ] || die "$library is not built"
+export ROCE_SOFT_IF_INCLUDE=lo # one device, rocesw0, and all traffic stays on loopback
+
+server=
+work=$(mktemp -d)
+cleanup() {
+  local status=$?
+  trap - EXIT INT TERM
+  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null
+  rm -rf "$work"
+  exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+need_program() {
+  command -v "$1" >/dev/null || skip "$1 is not installed (package $2)"
+}
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+}
+
+listens() { ss -Hltn "sport = :$1" | grep -q .; }
+
+# pair PROGRAM OPTIONS...: server and client of one run; their output in $work. Returns nonzero if either failed.
+pair() {
+  local program=$1 port status=0 k
+  shift
+  port=$(free_port)
+  timeout 20 "$roce_run" "$program" -p "$port" -d rocesw0 "$@" >"$work/server" 2>&1 </dev/null &
+  server=$!
+  for ((k = 0; k < 500; k++)); do
+    listens "$port" && break
+    sleep 0.01
+  done
+  timeout 20 "$roce_run" "$program" -p "$port" -d rocesw0 "$@" 127.0.0.1 >"$work/client" 2>&1 </dev/null || status=$?
+  wait "$server" || status=$?
+  server=
+  return "$status"
+}
+
+# good_pair PROGRAM OPTIONS...: a run that has to succeed.
+good_pair() {
+  pair "$@" && return
+  tail -n 20 "$work/server" "$work/client"
+  die "$*"
+}
