@@ -25,11 +25,14 @@ need_program() {
   command -v "$1" >/dev/null || skip "$1 is not installed (package $2)"
 }
 
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
-}
-
 listens() { ss -Hltn "sport = :$1" | grep -q .; }
+
+# Below the range from which the kernel takes ports of its own.
+free_port() {
+  local port
+  while port=$((10000 + RANDOM % 20000)) && listens "$port"; do :; done
+  echo "$port"
+}
 
 # pair PROGRAM OPTIONS...: server and client of one run; their output in $work. Returns nonzero if either failed.
 pair() {
