@@ -56,6 +56,7 @@ ROCE_EXPORT ibv_device** ibv_get_device_list(int* count) {
 }
 
 ROCE_EXPORT void ibv_free_device_list(ibv_device** devices) {
+  if (devices == nullptr) return;
   DeviceList* list = list_of(devices);
   if (list->system != nullptr) ROCE_NEXT(ibv_free_device_list)(list->system);
   std::free(list);
