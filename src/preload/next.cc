@@ -1,4 +1,4 @@
-// Where the functions of libibverbs are.
+// Where the functions are that ours stand in front of.
 #include "preload/next.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,8 @@ void* find_next(const char* name) {
     if (library != nullptr) function = dlsym(library, name);
   }
   if (function == nullptr) {
-    std::fprintf(stderr, "mpi-roce: libibverbs.so.1 does not have %s: %s\n", name, dlerror());
+    std::fprintf(stderr, "mpi-roce: neither libibverbs.so.1 nor the C library has %s: %s\n", name,
+                 dlerror());
     std::abort();
   }
   return function;

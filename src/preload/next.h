@@ -1,12 +1,13 @@
 // libroce-verbs.so: the software device for unmodified verbs programs, by LD_PRELOAD.
 //
-// Each file defines ibv_ functions that stand in front of libibverbs. Invariants:
+// Each file defines ibv_ functions that stand in front of libibverbs; device_file.cc some of the C
+// library's. Invariants:
 // - an object of a soft device, told by its context, goes to src/soft; every other one goes to
 //   libibverbs untouched, and nothing behind its public structure is read;
 // - every exported function of libibverbs that takes an object is defined here, so that no soft
 //   object ever reaches libibverbs;
 // - what the soft device does not have answers EOPNOTSUPP;
-// - nothing but these functions is exported, and none of them is called from here.
+// - nothing but these functions is exported, and no ibv_ function is called from here.
 #ifndef ROCE_PRELOAD_NEXT_H_
 #define ROCE_PRELOAD_NEXT_H_
 
@@ -26,8 +27,8 @@
 
 namespace roce::preload {
 
-/// Address of libibverbs' function; ends the program with a message if there is none, as nothing
-/// that called it could go on.
+/// Address of the next function of this name; ends the program with a message if there is none, as
+/// nothing that called it could go on.
 void* find_next(const char* name);
 
 template <typename Function>
@@ -43,7 +44,7 @@ inline std::nullptr_t none_supported() {
 
 }  // namespace roce::preload
 
-/// The function of this name that libibverbs has.
+/// The function of this name that libibverbs or the C library has.
 #define ROCE_NEXT(name)                                                       \
   ([] {                                                                       \
     static auto* const function = roce::preload::next<decltype(name)>(#name); \
