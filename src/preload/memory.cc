@@ -41,11 +41,8 @@ ROCE_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length
 
 ROCE_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length,
                              int access) {
-  if (!soft::owns(mr->context)) {
-    return ROCE_NEXT(ibv_rereg_mr)(mr, flags, pd, address, length, access);
-  }
-  not_supported();
-  return IBV_REREG_MR_ERR_INPUT;
+  return soft::owns(mr->context) ? soft::rereg_mr(mr, flags, pd, address, length, access)
+                                 : ROCE_NEXT(ibv_rereg_mr)(mr, flags, pd, address, length, access);
 }
 
 ROCE_EXPORT int ibv_dereg_mr(ibv_mr* mr) {

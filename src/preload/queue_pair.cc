@@ -2,7 +2,6 @@
 #include "preload/next.h"
 
 namespace soft = roce::soft;
-using roce::preload::none_supported;
 using roce::preload::not_supported;
 
 ROCE_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes) {
@@ -42,10 +41,6 @@ ROCE_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask,
 
 ROCE_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
   return soft::owns(qp->context) ? soft::destroy_qp(qp) : ROCE_NEXT(ibv_destroy_qp)(qp);
-}
-
-ROCE_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
-  return soft::owns(qp->context) ? none_supported() : ROCE_NEXT(ibv_qp_to_qp_ex)(qp);
 }
 
 ROCE_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {

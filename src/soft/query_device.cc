@@ -25,8 +25,9 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_pd = kMaxDomains;
   attributes->max_qp_rd_atom = attributes->max_qp_init_rd_atom = kMaxRdAtomicAttribute;
   attributes->max_res_rd_atom = static_cast<int>(kMaxQueuePairs) * kMaxRdAtomicAttribute;
-  // Atomic against the program's own instructions too: the device uses the processor's.
-  attributes->atomic_cap = IBV_ATOMIC_GLOB;
+  // They are atomic against the program's own instructions too (IBV_ATOMIC_GLOB), but programs that
+  // know NICs, UCX 1.13 among them, look for the weaker promise only.
+  attributes->atomic_cap = IBV_ATOMIC_HCA;
   attributes->max_ah = kMaxAddressHandles;
   attributes->max_srq = kMaxSharedReceiveQueues;
   attributes->max_srq_wr = static_cast<int>(kMaxWorkRequests);

@@ -13,7 +13,7 @@ missing=$(comm -13 <(printf '%s\n' "$ours" "$left_out" | sort -u) <(echo "$their
 [ -z "$missing" ] || die "neither defined nor listed in exports_left_out.txt:" $missing
 both=$(comm -12 <(echo "$ours") <(echo "$left_out"))
 [ -z "$both" ] || die "defined and listed in exports_left_out.txt:" $both
-foreign=$(echo "$ours" | grep -v -E '^(_?ibv_.*|_*[lf]?x?stat(at)?(64)?|access|faccessat|euidaccess|eaccess)$')
+foreign=$(echo "$ours" | grep -v -E '^(_?ibv_.*|(l?stat|fstatat|__l?xstat|__fxstatat)(64)?|(f|euid|e)?access(at)?)$')
 [ -z "$foreign" ] || die "exported without need:" $foreign
 undefined=$(nm -D -u "$library" | awk '{ print $NF }' | grep -E '^_?ibv_')
 [ -z "$undefined" ] || die "undefined:" $undefined
