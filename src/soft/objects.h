@@ -214,6 +214,7 @@ struct Qp : ibv_qp {
   bool peer_soft = false;
   bool touched = false;
   TimerHeap::Entry timer{this};
+  uint8_t packet_type = 0;  ///< UD: ibv_wc.sl of the datagram that is being handled.
   PeerHints hints;
   bool hinted = false;
   bool draining = false;        ///< In SQD, and requests that were begun are not finished.

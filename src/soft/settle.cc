@@ -20,7 +20,10 @@ ibv_wc to_work_completion(const Qp& qp, const engine::Completion& from) {
     to.imm_data = from.imm;
     to.wc_flags |= IBV_WC_WITH_IMM;
   }
-  if (from.has_grh) to.wc_flags |= IBV_WC_GRH;
+  if (from.has_grh) {
+    to.wc_flags |= IBV_WC_GRH;
+    to.sl = qp.packet_type;
+  }
   return to;
 }
 

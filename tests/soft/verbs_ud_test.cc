@@ -54,6 +54,7 @@ TEST(SoftUd, Ipv4MessageArrivesBehindItsIpHeader) {
   EXPECT_EQ(wc.src_qp, pair.a.qp->qp_num);
   EXPECT_EQ(wc.imm_data, 0x01020304u);
   EXPECT_EQ(wc.wc_flags, unsigned{IBV_WC_GRH} | unsigned{IBV_WC_WITH_IMM});
+  EXPECT_EQ(wc.sl, 8u | 2u);  // As mlx5 devices tell it: with a UDP header, and IPv4.
   EXPECT_STREQ(reinterpret_cast<char*>(pair.b.data + 40), "datagram");
   const uint8_t* ip = pair.b.data + 20;
   EXPECT_EQ(ip[0], 0x45);
