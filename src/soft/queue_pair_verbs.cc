@@ -178,7 +178,7 @@ int query_qp(ibv_qp* verbs, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init
   const ProgressLock guard(*process);
   *attributes = qp.attributes;
   attributes->qp_state = attributes->cur_qp_state = static_cast<ibv_qp_state>(qp.engine->state());
-  attributes->sq_draining = qp.draining ? 1 : 0;
+  attributes->sq_draining = qp.draining && attributes->qp_state == IBV_QPS_SQD ? 1 : 0;
   attributes->path_mig_state = IBV_MIG_MIGRATED;
   attributes->cap = qp.init.cap;
   attributes->port_num = 1;
