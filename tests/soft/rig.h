@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -207,6 +208,21 @@ class Rig {
     }
     return ibv_post_send(qp, &wr, &bad);
   }
+  int write(const Rig& to, uint64_t id, size_t offset, uint32_t bytes, unsigned flags = 0) {
+    return send(id, IBV_WR_RDMA_WRITE, offset, bytes, flags, reinterpret_cast<uintptr_t>(to.data),
+                to.mr->rkey);
+  }
+  int read(const Rig& from, uint64_t id, size_t offset, uint32_t bytes, size_t from_offset = 0) {
+    return send(id, IBV_WR_RDMA_READ, offset, bytes, 0,
+                reinterpret_cast<uintptr_t>(from.data + from_offset), from.mr->rkey);
+  }
+
+  ibv_qp_attr query() const {
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr init{};
+    EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+    return attr;
+  }
 
   /// Polls until one completion comes; status IBV_WC_GENERAL_ERR after `seconds` without one.
   ibv_wc wait(double seconds = 10) {
@@ -219,6 +235,22 @@ class Rig {
     }
     wc.status = IBV_WC_GENERAL_ERR;
     return wc;
+  }
+
+  /// The next asynchronous event of the context, which must be about the queue pair; nullopt: none
+  /// within `seconds`.
+  std::optional<ibv_event_type> next_event(double seconds) const {
+    pollfd fd = {context->async_fd, POLLIN, 0};
+    const auto start = std::chrono::steady_clock::now();
+    while (poll(&fd, 1, 0) == 0) {
+      if (seconds_since(start) > seconds) return std::nullopt;
+      progress();
+    }
+    ibv_async_event event{};
+    if (get_async_event(context, &event) != 0) return std::nullopt;
+    EXPECT_EQ(event.element.qp, qp);
+    ack_async_event(&event);
+    return event.event_type;
   }
 
   const QpOptions options;
