@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "soft/soft.h"
@@ -283,38 +285,57 @@ void run(const Settings& settings, int in, int out, bool first) {
   }
 }
 
+[[noreturn]] void usage(int status) {
+  std::fprintf(status == 0 ? stdout : stderr,
+               "usage: roce_perf send_lat|write_bw|read_bw [-s bytes] [-n operations] "
+               "[-d depth] [-a cpu] [-v]\n");
+  std::exit(status);
+}
+
+/// A whole number in [least, most], or the usage.
+long parse_number(const char* text, long least, long most) {
+  char* end = nullptr;
+  errno = 0;
+  const long value = std::strtol(text, &end, 10);
+  if (errno == 0 && *text != '\0' && *end == '\0' && value >= least && value <= most) return value;
+  std::fprintf(stderr, "roce_perf: %s is not a number from %ld to %ld\n", text, least, most);
+  usage(2);
+}
+
 Settings parse(int argc, char** argv) {
   Settings settings;
-  if (argc < 2) {
-    std::fprintf(stderr,
-                 "usage: roce_perf send_lat|write_bw|read_bw [-s bytes] [-n operations] "
-                 "[-d depth] [-a cpu] [-v]\n");
-    std::exit(2);
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--help" || std::string_view(argv[i]) == "-h") usage(0);
   }
+  if (argc < 2) usage(2);
   settings.mode = argv[1];
+  const bool known =
+      settings.mode == "send_lat" || settings.mode == "write_bw" || settings.mode == "read_bw";
+  if (!known) usage(2);
   int option;
   optind = 2;
   while ((option = getopt(argc, argv, "s:n:d:a:v")) != -1) {
     switch (option) {
       case 's':
-        settings.bytes = static_cast<size_t>(std::atol(optarg));
+        settings.bytes = static_cast<size_t>(parse_number(optarg, 1, 1 << 30));
         break;
       case 'n':
-        settings.operations = std::max(std::atol(optarg), 1L);
+        settings.operations = parse_number(optarg, 1, 1'000'000'000);
         break;
       case 'd':
-        settings.depth = std::clamp(std::atoi(optarg), 1, 256);
+        settings.depth = static_cast<int>(parse_number(optarg, 1, 256));
         break;
       case 'a':
-        settings.cpu = std::atoi(optarg);
+        settings.cpu = static_cast<int>(parse_number(optarg, -1, CPU_SETSIZE - 2));
         break;
       case 'v':
         settings.verbose = true;
         break;
       default:
-        std::exit(2);
+        usage(2);
     }
   }
+  if (optind != argc) usage(2);
   return settings;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <functional>
 
 #include "rig.h"
@@ -66,6 +67,48 @@ TEST(Limits, AsManyQueuePairsAsReported) {
   EXPECT_EQ(destroy_cq(cq), 0);
   EXPECT_EQ(dealloc_pd(pd), 0);
   EXPECT_EQ(close_device(context), 0);
+}
+
+/// Resident memory of this process in bytes.
+size_t resident_bytes() {
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(Limits, TenThousandConnectedQueuePairsWork) {
+  constexpr size_t kQueuePairs = 10'000;
+  QpOptions options;
+  options.depth = options.sges = 1;
+  options.max_inline = 0;
+  Rig rig(options);
+  rig.make_memory(4096);
+  const size_t before = resident_bytes();
+  std::vector<ibv_qp*> all;
+  for (;;) {
+    all.push_back(rig.qp);
+    ASSERT_NO_FATAL_FAILURE(rig.connect(rig.name()));  // With itself.
+    if (all.size() == kQueuePairs) break;
+    rig.make_qp();
+  }
+  std::printf("%zu bytes a queue pair\n", (resident_bytes() - before) / kQueuePairs);
+  for (uint64_t i = 0; i < kQueuePairs; ++i) {
+    rig.qp = all[i];
+    std::memcpy(rig.data, &i, sizeof i);
+    ASSERT_EQ(rig.send(i, IBV_WR_RDMA_WRITE, 0, sizeof i, 0,
+                       reinterpret_cast<uintptr_t>(rig.data + 64), rig.mr->rkey),
+              0);
+    const ibv_wc completion = rig.wait();
+    ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion.wr_id, i);
+    EXPECT_EQ(completion.qp_num, all[i]->qp_num);
+    EXPECT_EQ(std::memcmp(rig.data + 64, &i, sizeof i), 0);
+  }
+  while (all.size() > 1) {
+    EXPECT_EQ(destroy_qp(all.back()), 0);
+    all.pop_back();
+  }
+  rig.qp = all.front();
 }
 
 TEST(Limits, AsManySharedReceiveQueuesAddressHandlesAndRegionsAsReported) {

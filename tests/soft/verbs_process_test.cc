@@ -3,6 +3,7 @@
 //
 // The parent never calls the device: each side of a test is a child that starts afresh.
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -280,6 +281,41 @@ TEST(SoftProcess, AForkedChildIsRefusedAndTheParentGoesOn) {
       },
       {});
   EXPECT_EQ(finish(parent), 0);
+}
+
+TEST(SoftProcess, AnIdleDeviceSleeps) {
+  run_two(
+      [](const Channel& channel) {
+        Rig rig;
+        rig.make_memory(4096);
+        connect_over(rig, channel);
+        CHILD_CHECK(rig.send(1, IBV_WR_SEND, 0, 8) == 0);
+        CHILD_CHECK(rig.wait().status == IBV_WC_SUCCESS);
+        // Time to notice that nobody polls any more.
+        usleep(200'000);
+        const uint64_t before = counter("service_wakes");
+        rusage usage{};
+        getrusage(RUSAGE_SELF, &usage);
+        const auto used = [](const rusage& u) {
+          return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1'000'000 + u.ru_utime.tv_usec +
+                 u.ru_stime.tv_usec;
+        };
+        const long used_before = used(usage);
+        usleep(2'000'000);
+        getrusage(RUSAGE_SELF, &usage);
+        // It looks once a second; a few more rounds if addresses of interfaces change meanwhile.
+        CHILD_CHECK(counter("service_wakes") - before < 20);
+        CHILD_CHECK(used(usage) - used_before < 20'000);
+        channel.put(char{3});
+      },
+      [](const Channel& channel) {
+        Rig rig;
+        rig.make_memory(4096);
+        CHILD_CHECK(rig.to_init() == 0 && rig.receive(1, 0, 64) == 0);
+        connect_over(rig, channel);
+        CHILD_CHECK(rig.wait().status == IBV_WC_SUCCESS);
+        channel.get<char>();
+      });
 }
 
 TEST(SoftProcess, AProcessThatComputesStillAnswers) {
