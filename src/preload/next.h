@@ -5,7 +5,8 @@
 // - an object of a soft device, told by its context, goes to src/soft; every other one goes to
 //   libibverbs untouched, and nothing behind its public structure is read;
 // - every exported function of libibverbs that takes an object is defined here, so that no soft
-//   object ever reaches libibverbs;
+//   object ever reaches libibverbs; but ibv_qp_to_qp_ex, which only reads what soft queue pairs
+//   have;
 // - what the soft device does not have answers EOPNOTSUPP;
 // - nothing but these functions is exported, and no ibv_ function is called from here.
 #ifndef ROCE_PRELOAD_NEXT_H_

@@ -34,7 +34,7 @@ uint32_t read_qp_num(ibv_cq_ex* cq) { return current(cq).qp_num; }
 uint32_t read_src_qp(ibv_cq_ex* cq) { return current(cq).src_qp; }
 unsigned read_wc_flags(ibv_cq_ex* cq) { return current(cq).wc_flags; }
 uint32_t read_slid(ibv_cq_ex*) { return 0; }
-uint8_t read_sl(ibv_cq_ex*) { return 0; }
+uint8_t read_sl(ibv_cq_ex* cq) { return current(cq).sl; }
 uint8_t read_dlid_path_bits(ibv_cq_ex*) { return 0; }
 uint64_t read_timestamp(ibv_cq_ex* cq) { return static_cast<Cq*>(cq)->polled_at_ns; }
 uint16_t read_cvlan(ibv_cq_ex*) { return 0; }
