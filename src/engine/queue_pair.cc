@@ -78,9 +78,14 @@ int QueuePair::post_recv(const RecvRequest& request) {
   return core_->receive.post(request) ? 0 : ENOMEM;
 }
 
-void QueuePair::set_attributes(const QpAttributes& attributes) {
+int QueuePair::set_attributes(const QpAttributes& attributes) {
+  // One READ or atomic request at a time is always allowed to be sent.
+  const uint32_t sent = std::clamp(uint32_t{attributes.max_rd_atomic}, 1u, kMaxRdAtomic);
+  const uint32_t taken = std::min(uint32_t{attributes.max_dest_rd_atomic}, kMaxRdAtomic);
+  if (is_rc_ && !(requester_->reserve(sent) && responder_->reserve(taken))) return ENOMEM;
   core_->attributes = attributes;
   core_->ack_timeout_ns = wire::ack_timeout_ns(attributes.timeout);
+  return 0;
 }
 
 void QueuePair::set_limits(const PathLimits& limits) {

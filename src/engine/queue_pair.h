@@ -87,7 +87,9 @@ class QueuePair {
   int post_send(const SendRequest& request, TimeNs now);
   /// Only for an own receive queue. In ERR: accepted and flushed.
   int post_recv(const RecvRequest& request);
-  void set_attributes(const QpAttributes& attributes);
+  /// Comes before RTR. 0, or ENOMEM, and nothing has changed: makes the places for READ and atomic
+  /// requests.
+  int set_attributes(const QpAttributes& attributes);
   void set_limits(const PathLimits& limits);
   /// The driver has checked that verbs allow the transition. kReset drops all state (queued
   /// receives too, unless shared), kErr flushes.

@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "engine/core.h"
+#include "engine/index_ring.h"
 #include "engine/psn_map.h"
 #include "engine/send_ring.h"
 
@@ -30,6 +31,10 @@ class Requester {
 
   // Commands.
   int post(const SendRequest& request);
+  /// Before attributes that allow so many READ and atomic requests. False: out of memory.
+  bool reserve(uint32_t requests) {
+    return outstanding_.ends.reserve(requests, outstanding_.tail, outstanding_.head);
+  }
   void start(uint32_t psn);  ///< Entry into RTS.
   void reset();
   void limits_changed(const PathLimits& before);
@@ -60,12 +65,12 @@ class Requester {
 
   /// The READ and atomic requests that wait for responses, oldest first.
   struct Outstanding {
-    uint64_t ends[kMaxRdAtomic];
+    IndexRing<uint64_t> ends;
     uint32_t head = 0, tail = 0;
     uint32_t count() const { return head - tail; }
-    void push(uint64_t end) { ends[head++ % kMaxRdAtomic] = end; }
+    void push(uint64_t end) { ends[head++] = end; }
     void pop_until(uint64_t seq) {
-      while (tail != head && ends[tail % kMaxRdAtomic] <= seq) ++tail;
+      while (tail != head && ends[tail] <= seq) ++tail;
     }
     void clear() { tail = head; }
   };

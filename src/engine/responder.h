@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "engine/core.h"
+#include "engine/index_ring.h"
 #include "engine/psn_map.h"
 
 namespace roce::engine {
@@ -23,6 +24,8 @@ class Responder {
   explicit Responder(Core& core) : core_(core) {}
 
   // Commands.
+  /// Before attributes that allow so many READ and atomic requests. False: out of memory.
+  bool reserve(uint32_t requests) { return requests_.reserve(requests, oldest_, newest_); }
   void start(uint32_t psn);  ///< Entry into RTR.
   void reset();
 
@@ -133,8 +136,8 @@ class Responder {
   bool poll_response(OutPacket& out);
   bool poll_repair(OutPacket& out);
   void write_response(const Request& entry, uint32_t at, bool first, bool last, OutPacket& out);
-  Request& request(uint32_t index) { return requests_[index % kMaxRdAtomic]; }
-  const Request& request(uint32_t index) const { return requests_[index % kMaxRdAtomic]; }
+  Request& request(uint32_t index) { return requests_[index]; }
+  const Request& request(uint32_t index) const { return requests_[index]; }
 
   Core& core_;
   uint32_t expected_ = 0;
@@ -174,7 +177,7 @@ class Responder {
   bool fatal_ = false;
 
   // READ and atomic requests: [oldest_, newest_), numbered modulo 2^32.
-  Request requests_[kMaxRdAtomic];
+  IndexRing<Request> requests_;
   uint32_t oldest_ = 0, newest_ = 0;
   uint32_t emit_ = 0;     ///< None before it waits for responses.
   uint32_t pending_ = 0;  ///< Requests that wait for responses.

@@ -1,10 +1,10 @@
 // Values that go into and come out of a queue pair of src/engine.
 //
 // The engine is the RoCE v2 transport protocol without I/O: it never touches payload, sockets,
-// clocks, threads, and never allocates after a queue pair has been created. Payload is described by
-// references and placements, which the driver (socket layer, simulator or unit test) carries out in
-// the order in which it gets them. Time is an argument. Rules: InfiniBand specification volume 1,
-// chapters 9 and 10.
+// clocks, threads, and allocates only where a queue pair is created and where its attributes are
+// set. Payload is described by references and placements, which the driver (socket layer, simulator
+// or unit test) carries out in the order in which it gets them. Time is an argument. Rules:
+// InfiniBand specification volume 1, chapters 9 and 10.
 #ifndef ROCE_ENGINE_TYPES_H_
 #define ROCE_ENGINE_TYPES_H_
 

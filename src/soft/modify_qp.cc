@@ -122,7 +122,8 @@ void apply_attributes(Qp& qp, const Change& change) {
   if (given(IBV_QP_DEST_QPN)) to.dest_qp_num = from.dest_qp_num;
 }
 
-void pass_to_engine(Qp& qp, const Change& change) {
+/// 0 or ENOMEM.
+int pass_to_engine(Qp& qp, const Change& change) {
   const ibv_qp_attr& from = qp.attributes;
   engine::QpAttributes to = qp.engine->attributes();
   to.dest_qpn = from.dest_qp_num;
@@ -139,7 +140,7 @@ void pass_to_engine(Qp& qp, const Change& change) {
   to.lazy_ack = qp.hinted && (qp.hints.capabilities & kCapLazyAck) != 0;
   to.selective = qp.hinted && (qp.hints.capabilities & kCapSelective) != 0;
   if (change.segment != 0) to.path_mtu_bytes = change.segment;
-  qp.engine->set_attributes(to);
+  return qp.engine->set_attributes(to);
 }
 
 void reset(Process& process, Qp& qp) {
@@ -182,7 +183,7 @@ int apply(Process& process, Qp& qp, Change& change) {
   if (change.to == IBV_QPS_ERR) process.flush_acks(&qp);
   if (av) apply_route(process, qp, change);
   apply_attributes(qp, change);
-  pass_to_engine(qp, change);
+  if (const int error = pass_to_engine(qp, change); error != 0) return error;
   if (to_rtr && qp.qp_type == IBV_QPT_RC) apply_limits(process, qp, change.segment);
   if (change.to != change.from) {
     qp.draining = change.to == IBV_QPS_SQD;

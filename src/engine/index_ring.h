@@ -1,0 +1,39 @@
+// Places for as many entries as a queue pair's attributes allow, numbered modulo 2^32.
+#ifndef ROCE_ENGINE_INDEX_RING_H_
+#define ROCE_ENGINE_INDEX_RING_H_
+
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace roce::engine {
+
+/// Entries [first, first + n) of consecutive numbers live in it, n at most what was reserved.
+template <typename Entry>
+class IndexRing {
+ public:
+  /// Room for `count` entries, and never less than before; those numbered [first, end) stay. False:
+  /// out of memory, and nothing has changed.
+  bool reserve(uint32_t count, uint32_t first, uint32_t end) {
+    const uint32_t places = std::bit_ceil(count);
+    if (count == 0 || places <= places_) return true;
+    std::unique_ptr<Entry[]> larger(new (std::nothrow) Entry[places]());
+    if (larger == nullptr) return false;
+    for (uint32_t i = first; i != end; ++i) larger[i & (places - 1)] = (*this)[i];
+    entries_ = std::move(larger);
+    places_ = places;
+    return true;
+  }
+  Entry& operator[](uint32_t number) { return entries_[number & (places_ - 1)]; }
+  const Entry& operator[](uint32_t number) const { return entries_[number & (places_ - 1)]; }
+
+ private:
+  std::unique_ptr<Entry[]> entries_;
+  uint32_t places_ = 0;
+};
+
+}  // namespace roce::engine
+
+#endif  // ROCE_ENGINE_INDEX_RING_H_
