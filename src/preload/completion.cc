@@ -75,6 +75,6 @@ ibv_context* context_of(const ibv_async_event& event) {
 
 ROCE_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
   const ibv_context* context = context_of(*event);
-  context != nullptr&& soft::owns(context) ? soft::ack_async_event(event)
-                                           : ROCE_NEXT(ibv_ack_async_event)(event);
+  const bool ours = context != nullptr && soft::owns(context);
+  ours ? soft::ack_async_event(event) : ROCE_NEXT(ibv_ack_async_event)(event);
 }

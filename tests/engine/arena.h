@@ -3,6 +3,7 @@
 #ifndef ROCE_TESTS_ENGINE_ARENA_H_
 #define ROCE_TESTS_ENGINE_ARENA_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,6 +11,23 @@
 #include "engine/types.h"
 
 namespace roce::engine::test {
+
+/// Runs part(address, bytes) for the elements of [offset, offset + length) of a scatter list.
+/// False: the list is shorter.
+template <typename Part>
+bool for_each_part(std::span<const Sge> sges, uint64_t offset, uint64_t length, Part part) {
+  for (const Sge& sge : sges) {
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint64_t bytes = std::min<uint64_t>(length, sge.length - offset);
+    if (bytes != 0) part(sge.addr + offset, bytes);
+    length -= bytes;
+    offset = 0;
+  }
+  return length == 0;
+}
 
 class Arena : public Memory {
  public:

@@ -54,19 +54,10 @@ bool PayloadHost::gather(const PayloadRef& ref, uint8_t* out) const {
     return true;
   }
   if (!arena.local_ok(ref.sges, false)) return false;
-  uint64_t skip = ref.offset, rest = ref.length;
-  for (const Sge& sge : ref.sges) {
-    if (skip >= sge.length) {
-      skip -= sge.length;
-      continue;
-    }
-    const uint64_t take = std::min<uint64_t>(rest, sge.length - skip);
-    std::memcpy(out, arena.bytes(sge.addr + skip), take);
-    out += take;
-    rest -= take;
-    skip = 0;
-  }
-  return rest == 0;
+  return for_each_part(ref.sges, ref.offset, ref.length, [&](uint64_t address, uint64_t bytes) {
+    std::memcpy(out, arena.bytes(address), bytes);
+    out += bytes;
+  });
 }
 
 bool PayloadHost::to_frame(const OutPacket& packet, Frame& frame) {
@@ -110,18 +101,11 @@ void PayloadHost::scatter(const Placement& placement, const uint8_t* from) {
     std::memcpy(arena.bytes(placement.va), from, placement.length);
     return;
   }
-  uint64_t skip = placement.offset, rest = placement.length;
-  for (const Sge& sge : placement.sges) {
-    if (skip >= sge.length) {
-      skip -= sge.length;
-      continue;
-    }
-    const uint64_t take = std::min<uint64_t>(rest, sge.length - skip);
-    std::memcpy(arena.bytes(sge.addr + skip), from, take);
-    from += take;
-    rest -= take;
-    skip = 0;
-  }
+  for_each_part(placement.sges, placement.offset, placement.length,
+                [&](uint64_t address, uint64_t bytes) {
+                  std::memcpy(arena.bytes(address), from, bytes);
+                  from += bytes;
+                });
 }
 
 uint64_t PayloadHost::execute(const AtomicOperation& atomic) {

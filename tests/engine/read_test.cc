@@ -86,6 +86,25 @@ TEST(ReadRequester, AtMostMaxRdAtomicRequestsAreOutstanding) {
   EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 4}));
 }
 
+TEST(ReadRequester, MoreRequestsMayBeAllowedWhileOneIsOutstanding) {
+  QpAttributes attributes = default_attributes();
+  attributes.max_rd_atomic = 1;
+  Solo solo(attributes);
+  solo.post(WrOpcode::kRead, 1, kMtu);  // So that the next one is not the first of the ring.
+  solo.packets();
+  solo.take(Opcode::kRcReadResponseOnly, kSendPsn, kMtu);
+  for (const uint64_t id : {2, 3, 4}) solo.post(WrOpcode::kRead, id, 2 * kMtu);
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 1}));
+  attributes.max_rd_atomic = 2;
+  ASSERT_EQ(solo.qp.set_attributes(attributes), 0);
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 3}));
+  // The first of two packets does not end the request.
+  solo.take(Opcode::kRcReadResponseFirst, kSendPsn + 1, kMtu);
+  EXPECT_EQ(solo.psns(), Psns{});
+  solo.take(Opcode::kRcReadResponseLast, kSendPsn + 2, kMtu);
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 5}));
+}
+
 TEST(ReadRequester, FencedRequestWaitsForReads) {
   Solo solo;
   solo.post(WrOpcode::kRead, 1, 8);
@@ -271,6 +290,23 @@ TEST(ReadResponder, MoreRequestsThanAgreedAreInvalid) {
   EXPECT_EQ(out[3].header.opcode, Opcode::kRcReadResponseOnly);
   EXPECT_EQ(out[4].header.syndrome, wire::kAethNakInvalidRequest);
   EXPECT_EQ(out[4].header.psn, kReceivePsn + 4);
+}
+
+TEST(ReadResponder, MoreRequestsMayBeAllowedWhileOneIsAnswered) {
+  QpAttributes attributes = default_attributes();
+  attributes.max_dest_rd_atomic = 1;
+  Solo solo(attributes);
+  solo.take(read_header(kReceivePsn, kMtu));  // So that the next one is not the first of the ring.
+  EXPECT_EQ(solo.psns(), (Psns{kReceivePsn}));
+  solo.take(read_header(kReceivePsn + 1, 2 * kMtu, 0x20000));
+  attributes.max_dest_rd_atomic = 2;
+  ASSERT_EQ(solo.qp.set_attributes(attributes), 0);
+  EXPECT_EQ(solo.take(read_header(kReceivePsn + 3, kMtu)).drop, Drop::kNone);
+  const auto out = solo.packets();
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[1].header.psn, kReceivePsn + 2);
+  EXPECT_EQ(out[1].payload.va, 0x20000u + kMtu);
+  EXPECT_EQ(out[2].header.psn, kReceivePsn + 3);
 }
 
 TEST(ReadResponder, AnsweredRequestsMakeRoom) {

@@ -21,22 +21,6 @@ QpConfig config() {
   return out;
 }
 
-/// Runs part(address, bytes) over [offset, offset + length) of a scatter list.
-template <typename Part>
-void for_each_part(std::span<const Sge> sges, uint64_t offset, uint64_t length, Part part) {
-  for (const Sge& sge : sges) {
-    if (offset >= sge.length) {
-      offset -= sge.length;
-      continue;
-    }
-    const uint64_t bytes = std::min<uint64_t>(length, sge.length - offset);
-    if (bytes != 0) part(sge.addr + offset, bytes);
-    length -= bytes;
-    offset = 0;
-  }
-  require(length == 0, "a reference goes beyond its scatter list");
-}
-
 }  // namespace
 
 void require(bool condition, const char* what) {
@@ -74,10 +58,9 @@ void FuzzHost::post(uint8_t choice) {
                                    WrOpcode::kCompareSwap};
   constexpr uint32_t kLengths[] = {0, 1, 255, 256, 257, 600, 1024, kLocalBytes};
   const unsigned operation = choice & 7;
-  uint32_t length = kLengths[choice >> 3 & 7];
+  const uint32_t length = kLengths[choice >> 3 & 7];
   const bool is_recv = operation == 7;
   const bool atomic = operation == 5 || operation == 6;
-  if (atomic) length = 8;
   // Two elements, so that their boundary falls into packets.
   const Sge sges[2] = {arena.sge(local_, 0, length / 3),
                        arena.sge(local_, length / 3, length - length / 3)};
@@ -98,9 +81,8 @@ void FuzzHost::post(uint8_t choice) {
     request.remote_addr = arena.va(granted_);
     request.rkey = granted_;
     request.swap = request.compare_add = 1;
-    request.sges = atomic ? std::span(sges).subspan(1) : std::span(sges);
     const Sge word = arena.sge(local_, 0, 8);
-    if (atomic) request.sges = {&word, 1};
+    request.sges = atomic ? std::span(&word, 1) : std::span(sges);
     accepted = qp.post_send(request, now_) == 0;
   }
   if (accepted) posted_[wr_id] = posted;
@@ -163,11 +145,12 @@ void FuzzHost::place(const Placement& placement, const uint8_t* from) {
     return;
   }
   require(arena.local_ok(placement.sges, true), "a placement names local buffers");
-  for_each_part(placement.sges, placement.offset, placement.length,
-                [&](uint64_t address, uint64_t bytes) {
-                  std::memcpy(arena.bytes(address), from, bytes);
-                  from += bytes;
-                });
+  const bool fits = for_each_part(placement.sges, placement.offset, placement.length,
+                                  [&](uint64_t address, uint64_t bytes) {
+                                    std::memcpy(arena.bytes(address), from, bytes);
+                                    from += bytes;
+                                  });
+  require(fits, "a placement stays inside its scatter list");
 }
 
 void FuzzHost::gather(const PayloadRef& ref, uint8_t* out) {
@@ -176,10 +159,12 @@ void FuzzHost::gather(const PayloadRef& ref, uint8_t* out) {
     std::memcpy(out, arena.bytes(ref.va), ref.length);
     return;
   }
-  for_each_part(ref.sges, ref.offset, ref.length, [&](uint64_t address, uint64_t bytes) {
-    std::memcpy(out, arena.bytes(address), bytes);
-    out += bytes;
-  });
+  const bool fits =
+      for_each_part(ref.sges, ref.offset, ref.length, [&](uint64_t address, uint64_t bytes) {
+        std::memcpy(out, arena.bytes(address), bytes);
+        out += bytes;
+      });
+  require(fits, "a payload stays inside its scatter list");
 }
 
 bool FuzzHost::to_frame(const OutPacket& packet, Frame& frame) {
