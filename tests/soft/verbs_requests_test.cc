@@ -1,5 +1,5 @@
-// What verbs promise about requests and their completions: fences, completion queues resized while
-// in use, messages cut to the path MTU.
+// What verbs promise about requests and their completions: their order, fences, completion queues
+// resized while in use, messages cut to the path MTU.
 #include "rig.h"
 
 namespace roce::soft::test {
@@ -7,6 +7,23 @@ namespace {
 
 void fill(uint8_t* to, size_t bytes, unsigned seed) {
   for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<uint8_t>(i * 7 + i / 251 + seed);
+}
+
+// ---- order ----
+
+TEST(Completions, ASendCompletesBeforeTheAnswerToIt) {
+  Pair pair;
+  // After some quick exchanges the ACK of a message rides behind the answer to it.
+  for (uint64_t i = 0; i < 200; ++i) {
+    ASSERT_EQ(pair.a.receive(i, 8, 8), 0);
+    ASSERT_EQ(pair.b.receive(i, 8, 8), 0);
+    ASSERT_EQ(pair.a.send(i, IBV_WR_SEND, 0, 8), 0);
+    ASSERT_EQ(pair.b.wait().opcode, IBV_WC_RECV);
+    ASSERT_EQ(pair.b.send(i, IBV_WR_SEND, 0, 8), 0);
+    ASSERT_EQ(pair.a.wait().opcode, IBV_WC_SEND) << i;
+    ASSERT_EQ(pair.a.wait().opcode, IBV_WC_RECV) << i;
+    ASSERT_EQ(pair.b.wait().opcode, IBV_WC_SEND) << i;
+  }
 }
 
 // ---- fence ----
