@@ -87,8 +87,8 @@ class QueuePair {
   int post_send(const SendRequest& request, TimeNs now);
   /// Only for an own receive queue. In ERR: accepted and flushed.
   int post_recv(const RecvRequest& request);
-  /// Comes before RTR. 0, or ENOMEM, and nothing has changed: makes the places for READ and atomic
-  /// requests.
+  /// Comes before RTR; lazy_ack and selective may be switched on at any time. 0, or ENOMEM, and
+  /// nothing has changed: makes the places for READ and atomic requests.
   int set_attributes(const QpAttributes& attributes);
   void set_limits(const PathLimits& limits);
   /// The driver has checked that verbs allow the transition. kReset drops all state (queued
@@ -131,10 +131,11 @@ class QueuePair {
   uint32_t expected_psn() const;  ///< rq_psn.
   TimeNs smoothed_rtt() const;    ///< 0 before the first sample.
   /// What an error text needs: since when the oldest unacknowledged request waits (kNever: none),
-  /// retries used, last PSN acknowledged.
+  /// retries used, last PSN acknowledged; and how often it was sent again.
   struct Trouble {
     TimeNs oldest_unacked_since = kNever;
     uint32_t retries = 0;
+    uint32_t resends = 0;  ///< After timeouts, since the last progress; counted up to 16.
     uint32_t last_acked_psn = 0;
   };
   Trouble trouble() const;

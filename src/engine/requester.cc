@@ -278,6 +278,7 @@ QueuePair::Trouble Requester::trouble() const {
   QueuePair::Trouble out;
   out.oldest_unacked_since = due_since_;
   out.retries = retries_;
+  out.resends = backoff_;
   out.last_acked_psn = static_cast<uint32_t>(una_ - 1) & wire::kPsnMask;
   return out;
 }

@@ -19,11 +19,13 @@ uint64_t Requester::seq_of(uint32_t psn) const {
 
 void Requester::handle_response(const wire::Header& header, uint32_t payload_length, TimeNs now,
                                 Effects& effects) {
-  if (header.opcode == wire::Opcode::kRcSelectiveAck) {
+  const bool selective = header.opcode == wire::Opcode::kRcSelectiveAck;
+  if (selective && core_.attributes.selective) {
     handle_selective_ack(header, now, effects);
     return;
   }
-  if (header.opcode != wire::Opcode::kRcAck) {
+  // A peer that heard of the agreement first is right to send one: it is a sequence NAK at least.
+  if (!selective && header.opcode != wire::Opcode::kRcAck) {
     handle_data(header, payload_length, now, effects);
     return;
   }

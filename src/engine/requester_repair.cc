@@ -12,7 +12,7 @@ namespace roce::engine {
 void Requester::handle_selective_ack(const wire::Header& header, TimeNs now, Effects& effects) {
   ++core_.counters.selective_acks_received;
   const uint64_t seq = seq_of(header.psn);
-  if (!core_.attributes.selective || seq < una_ || seq >= max_) {
+  if (seq < una_ || seq >= max_) {
     core_.drop(effects, Drop::kStaleAck);
     return;
   }

@@ -36,6 +36,11 @@ TrafficOptions selective(TrafficOptions out, double keep_share = 1) {
   return out;
 }
 
+TrafficOptions agreed_later(TrafficOptions out) {
+  out.agree_after_ns = 5'000'000;
+  return out;
+}
+
 class BadNetwork : public testing::TestWithParam<Case> {
  protected:
   void run(Host& a, Host& b, uint64_t seed) {
@@ -55,6 +60,11 @@ class BadNetwork : public testing::TestWithParam<Case> {
       EXPECT_GT(a.damaged_frames + b.damaged_frames, 0u);
     } else {
       EXPECT_EQ(a.damaged_frames + b.damaged_frames, 0u);
+    }
+    if (c.options.agree_after_ns != 0) {
+      EXPECT_GT(network.now, 4 * c.options.agree_after_ns);
+      EXPECT_GT(a.counters.kept_packets, 0u);
+      EXPECT_GT(b.counters.kept_packets, 0u);
     }
     for (const Host* host : {&a, &b}) {
       EXPECT_EQ(host->counters.retry_exceeded, 0u);
@@ -114,6 +124,8 @@ const Case kCases[] = {
     {"Mixed1SlowReceiverSelective",
      {0.01, 0.01, 0.01, 0.01},
      selective(options(10'000, 256, 0, 300'000))},
+    {"Mixed5AgreedLater", {0.05, 0.05, 0.05, 0.05}, agreed_later(options(10'000))},
+    {"Mixed1LargeAgreedLater", {0.01, 0.01, 0.01, 0.01}, agreed_later(options(10'000, 1024, 400))},
     {"Mixed1JumboMtu", {0.01, 0.01, 0.01, 0.01}, options(10'000, 8900, 1000)},
 };
 

@@ -124,6 +124,28 @@ TEST(SelectiveRequester, SendsAgainOnlyWhatIsMissing) {
   EXPECT_EQ(solo.counters.repairs, 1u);
 }
 
+TEST(SelectiveRequester, TakesOneForASequenceNakBeforeItKnows) {
+  Solo solo;
+  solo.post(WrOpcode::kSend, 1, 4 * kMtu);
+  solo.packets();
+  solo.take(selective_ack(kSendPsn + 1, kSendPsn + 4, 0b110));
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 1, kSendPsn + 2, kSendPsn + 3}));
+  EXPECT_EQ(solo.counters.packet_seq_err, 1u);
+}
+
+TEST(SelectiveRequester, MayBeSwitchedOnInTheMiddle) {
+  Solo solo;
+  solo.post(WrOpcode::kSend, 1, 6 * kMtu);
+  solo.packets();
+  solo.take_ack(kSendPsn + 1, wire::kAethNakSequence);
+  EXPECT_EQ(solo.psns(),
+            (Psns{kSendPsn + 1, kSendPsn + 2, kSendPsn + 3, kSendPsn + 4, kSendPsn + 5}));
+  ASSERT_EQ(solo.qp.set_attributes(selective_attributes()), 0);
+  solo.now += 10 * kMs;
+  solo.take(selective_ack(kSendPsn + 2, kSendPsn + 5, 0b10));
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 2, kSendPsn + 3}));
+}
+
 TEST(SelectiveRequester, GivesARepairTheTimeToArrive) {
   Solo solo(selective_attributes());
   solo.post(WrOpcode::kSend, 1, 8);

@@ -84,6 +84,11 @@ void Traffic::prepare(int index) {
   host.qp.set_state(QpState::kRtr, network_.now);
   host.qp.set_state(QpState::kRts, network_.now);
   for (uint32_t i = 0; i < kReceives; ++i) post_receive(index, i);
+  if (options_.agree_after_ns != 0) {
+    attributes.lazy_ack = attributes.selective = true;
+    network_.at(options_.agree_after_ns * (1 + 2 * index),
+                [&host, attributes] { host.qp.set_attributes(attributes); });
+  }
   host.on_completion = [this, index](const Completion& completion) { complete(index, completion); };
 }
 

@@ -21,6 +21,9 @@ struct TrafficOptions {
   uint32_t start_psn = 0xFFFF80;
   bool lazy_ack = false;
   bool selective = false;
+  /// Not 0: lazy_ack and selective are switched on after this time, on the second host after three
+  /// times as long.
+  TimeNs agree_after_ns = 0;
   double keep_share = 1;  ///< Of the packets before their turn, those that a host has room for.
 };
 
