@@ -9,10 +9,6 @@
 namespace roce::soft {
 namespace {
 
-/// Receive memory of a peer that did not tell: the kernel's default for ordinary users.
-constexpr uint32_t kUnknownBudget = 212'992;
-/// Kernel memory that a payload byte takes at the receiver (design.md: 2.05 times its length).
-constexpr double kTruesizeFactor = 2.05;
 constexpr uint32_t kMaxQpn = 0xFFFFFF;
 
 struct Change {
@@ -77,28 +73,9 @@ void apply_route(Process& process, Qp& qp, const Change& change) {
       (change.mask & IBV_QP_DEST_QPN) != 0 ? change.attr.dest_qp_num : qp.attributes.dest_qp_num;
   if (qp.routed) process.udp()->forget(qp.route);
   qp.route = change.route;
-  qp.route.flow.dst_port = qp.hinted ? qp.hints.udp_port : port_of_qpn(dest);
   const uint32_t label = change.attr.ah_attr.grh.flow_label;
   process.udp()->assign_source(qp.route, wire::udp_source_port(label, qp.qp_num, dest));
-  qp.peer_soft = qp.hinted && (qp.hints.capabilities & kCapSoft) != 0;
-  // The kernel numbers the packets of a train in a way that another device's check of the ICRC may
-  // not expect.
-  qp.route.no_trains = !qp.peer_soft && (dest & kQpnSoftBit) == 0;
   qp.routed = true;
-}
-
-void apply_limits(Process& process, Qp& qp, uint32_t segment) {
-  const uint32_t peer = qp.hinted && qp.hints.receive_budget_bytes != 0
-                            ? qp.hints.receive_budget_bytes
-                            : kUnknownBudget;
-  const auto payload = [](uint32_t budget) {
-    return static_cast<uint32_t>(budget / kTruesizeFactor);
-  };
-  engine::PathLimits limits;
-  limits.max_inflight_bytes = std::max(payload(peer) / 2, segment);
-  limits.max_read_bytes = std::max(payload(process.udp()->receive_budget_bytes()) / 4, segment);
-  limits.read_segment_bytes = std::max(limits.max_read_bytes / 4, segment);
-  qp.engine->set_limits(limits);
 }
 
 void apply_attributes(Qp& qp, const Change& change) {
@@ -137,8 +114,6 @@ int pass_to_engine(Qp& qp, const Change& change) {
   to.timeout = from.timeout;
   to.retry_cnt = from.retry_cnt;
   to.rnr_retry = from.rnr_retry;
-  to.lazy_ack = qp.hinted && (qp.hints.capabilities & kCapLazyAck) != 0;
-  to.selective = qp.hinted && (qp.hints.capabilities & kCapSelective) != 0;
   if (change.segment != 0) to.path_mtu_bytes = change.segment;
   return qp.engine->set_attributes(to);
 }
@@ -157,6 +132,7 @@ void reset(Process& process, Qp& qp) {
   if (qp.routed) process.udp()->forget(qp.route);
   qp.routed = qp.hinted = qp.peer_soft = qp.draining = qp.notify_drained = false;
   qp.hints = PeerHints{};
+  qp.agreement = Agreement{};
   qp.attributes = ibv_qp_attr{};
   remove_completions(*cq_of(qp.send_cq), qp.qp_num);
   remove_completions(*cq_of(qp.recv_cq), qp.qp_num);
@@ -184,13 +160,16 @@ int apply(Process& process, Qp& qp, Change& change) {
   if (av) apply_route(process, qp, change);
   apply_attributes(qp, change);
   if (const int error = pass_to_engine(qp, change); error != 0) return error;
-  if (to_rtr && qp.qp_type == IBV_QPT_RC) apply_limits(process, qp, change.segment);
+  if (av) {
+    if (const int error = apply_peer(process, qp); error != 0) return error;
+  }
   if (change.to != change.from) {
     qp.draining = change.to == IBV_QPS_SQD;
     qp.notify_drained =
         (change.mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && change.attr.en_sqd_async_notify != 0;
     qp.engine->set_state(static_cast<engine::QpState>(change.to), Process::now());
   }
+  if (to_rtr && qp.qp_type == IBV_QPT_RC) begin_asking(process, qp, Process::now());
   return 0;
 }
 

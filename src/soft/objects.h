@@ -22,6 +22,7 @@
 
 #include "engine/queue_pair.h"
 #include "engine/receive_queue.h"
+#include "soft/agreement.h"
 #include "soft/interfaces.h"
 #include "soft/kept_packets.h"
 #include "soft/memory_table.h"
@@ -38,7 +39,6 @@ inline constexpr uint32_t kMaxInlineBytes = 512;
 inline constexpr uint32_t kMaxSge = 32;
 inline constexpr uint32_t kMaxWorkRequests = 32768;
 inline constexpr uint32_t kMaxCqEntries = 1u << 20;
-inline constexpr uint32_t kMaxQueuePairs = 1u << 14;
 inline constexpr int kMaxDomains = 1 << 15;
 inline constexpr int kMaxCompletionQueues = 1 << 15;  ///< Two for each queue pair.
 inline constexpr int kMaxAddressHandles = 1 << 16;
@@ -46,7 +46,8 @@ inline constexpr int kMaxSharedReceiveQueues = 1 << 14;
 inline constexpr uint8_t kMaxRdAtomicAttribute = 128;
 inline constexpr uint32_t kQpnSoftBit = 1u << 23;
 inline constexpr uint32_t kQpnSlotShift = 14;
-inline constexpr uint32_t kQpnIndexMask = kMaxQueuePairs - 1;
+inline constexpr uint32_t kQpnIndexMask = (1u << kQpnSlotShift) - 1;
+inline constexpr uint32_t kMaxQueuePairs = kQpnIndexMask;  ///< Index 0 is kept, see hello_qpn_of.
 /// Largest RC segment between soft devices that agreed: four of them and their headers fill a
 /// train.
 inline constexpr uint32_t kMaxSoftMtu = 16128;
@@ -215,8 +216,9 @@ struct Qp : ibv_qp {
   bool touched = false;
   TimerHeap::Entry timer{this};
   uint8_t packet_type = 0;  ///< UD: ibv_wc.sl of the datagram that is being handled.
-  PeerHints hints;
+  PeerHints hints;          ///< If hinted: what is known of the peer.
   bool hinted = false;
+  Agreement agreement;          ///< RC, while not hinted.
   bool draining = false;        ///< In SQD, and requests that were begun are not finished.
   bool notify_drained = false;  ///< The program asked for IBV_EVENT_SQ_DRAINED.
   ibv_qp_attr attributes{};     ///< As last set by modify.
@@ -275,6 +277,10 @@ void forget_routes(UdpPort& udp, const Ah& ah);
 /// UDP port of the process that a queue pair number names: by its slot if it may be a soft
 /// device's, else 4791.
 uint16_t port_of_qpn(uint32_t qpn);
+/// The number that the process of a slot keeps for HELLOs.
+constexpr uint32_t hello_qpn_of_slot(uint32_t slot) { return kQpnSoftBit | slot << kQpnSlotShift; }
+constexpr uint32_t hello_qpn_of(uint32_t qpn) { return qpn & ~kQpnIndexMask; }  ///< Of its process.
+bool is_link_local(const uint8_t gid[16]);
 
 }  // namespace roce::soft
 

@@ -23,7 +23,7 @@ ExitHook exit_hook;
 
 }  // namespace
 
-Process::Process() : queue_pairs_(kMaxQueuePairs) { sent_datagrams_.reserve(64); }
+Process::Process() : queue_pairs_(kMaxQueuePairs + 1) { sent_datagrams_.reserve(64); }
 
 Process& Process::create() {
   static std::mutex mutex;

@@ -33,11 +33,14 @@ class Process {
     kUnknownQp,  ///< No queue pair of that number.
     kWrongPeer,  ///< Source address is not the queue pair's peer, or destination not its own.
     kBadIcrc,
+    kBadHello,  ///< A HELLO or ANSWER that concerns no connection, or something else sent there.
     kPlacementFault,  ///< A receive or READ buffer was deregistered before its data came.
     kCqOverruns,
     kLockMisses,    ///< Polls that found the progress lock taken.
     kServiceWakes,  ///< Rounds of the service thread.
     kDisarms,       ///< Times that polling threads took the socket over from the service thread.
+    kHellos,
+    kAgreements,  ///< Connections whose peer has told by HELLO or ANSWER what it can do.
     kCount
   };
 
@@ -147,6 +150,8 @@ class Process {
   // receive.cc
   int receive_batch(engine::TimeNs now);
   void receive_packet(const ReceivedBuffer& buffer, uint32_t index, engine::TimeNs now);
+  void receive_for_process(const ReceivedBuffer& buffer, uint32_t index, const wire::Parsed& parsed,
+                           std::span<const uint8_t> payload);
   bool accept_flow(const Qp& qp, const wire::Flow& flow) const;
   void handle(Qp& qp, const wire::Header& header, std::span<const uint8_t> payload, bool marked,
               const ReceivedBuffer& buffer, engine::TimeNs now);

@@ -113,7 +113,9 @@ void Process::run_timers(engine::TimeNs now) {
     if (qp.engine->poll_timer() <= now) {
       qp.engine->handle_timer(now);
       settle(qp);
+      after_timer(*this, qp);
     }
+    ask_again(*this, qp, now);
     // Sent with the batch, which also enters the next deadline.
     touch(qp);
   }

@@ -90,8 +90,8 @@ int Process::add_queue_pair(Qp& qp) {
   if (getrandom(&random, sizeof random, 0) != sizeof random) random = static_cast<uint32_t>(now());
   // A random number, so that packets for a queue pair of a former process find none or the wrong
   // PSN.
-  uint32_t index = random & kQpnIndexMask;
-  while (queue_pairs_[index] != nullptr) index = (index + 1) & kQpnIndexMask;
+  uint32_t index = random % kMaxQueuePairs + 1;
+  while (queue_pairs_[index] != nullptr) index = index % kMaxQueuePairs + 1;
   queue_pairs_[index] = &qp;
   ++queue_pair_count_;
   touched_.reserve(queue_pair_count_);

@@ -106,6 +106,14 @@ bool Process::accept_flow(const Qp& qp, const wire::Flow& flow) const {
          std::memcmp(flow.dst, qp.route.flow.src, sizeof flow.dst) == 0;
 }
 
+void Process::receive_for_process(const ReceivedBuffer& buffer, uint32_t index,
+                                  const wire::Parsed& parsed, std::span<const uint8_t> payload) {
+  if (parsed.header.dest_qpn != hello_qpn_of_slot(static_cast<uint32_t>(udp_->slot())))
+    return count(Count::kUnknownQp);
+  if (!udp_->icrc_ok(buffer, index, true)) return count(Count::kBadIcrc);
+  receive_hello(*this, buffer, parsed.header, payload);
+}
+
 void Process::receive_packet(const ReceivedBuffer& buffer, uint32_t index, engine::TimeNs now) {
   const uint32_t offset = index * buffer.segment_bytes;
   const uint32_t bytes = std::min(buffer.segment_bytes, buffer.bytes - offset);
@@ -113,9 +121,12 @@ void Process::receive_packet(const ReceivedBuffer& buffer, uint32_t index, engin
   const wire::Parsed parsed = wire::parse(datagram);
   if (parsed.error != wire::ParseError::kNone) return count(Count::kBadPacket);
   Qp* qp = find_queue_pair(parsed.header.dest_qpn);
-  if (qp == nullptr) return count(Count::kUnknownQp);
+  const std::span<const uint8_t> payload =
+      datagram.subspan(parsed.payload_offset, parsed.payload_length);
+  if (qp == nullptr) return receive_for_process(buffer, index, parsed, payload);
   if (!accept_flow(*qp, buffer.flow)) return count(Count::kWrongPeer);
   if (!udp_->icrc_ok(buffer, index, !qp->peer_soft)) return count(Count::kBadIcrc);
+  qp->agreement.heard = true;
 
   // What the program posted before the peer sent this packet must be there, also if it came after
   // this round took up the flags.
@@ -125,8 +136,7 @@ void Process::receive_packet(const ReceivedBuffer& buffer, uint32_t index, engin
   }
   // The kernel joins datagrams only of the same TOS, and a mark on a train is one mark.
   const bool marked = index == 0 && (buffer.tos & kEcnMask) == kEcnMask;
-  handle(*qp, parsed.header, datagram.subspan(parsed.payload_offset, parsed.payload_length), marked,
-         buffer, now);
+  handle(*qp, parsed.header, payload, marked, buffer, now);
   if (qp->kept != nullptr) handle_kept(*qp, buffer, now);
   touch(*qp);
 }

@@ -18,8 +18,6 @@ bool is_zero(const ibv_gid& gid) {
   return gid.global.interface_id == 0 && gid.global.subnet_prefix == 0;
 }
 
-bool is_link_local(const uint8_t gid[16]) { return gid[0] == 0xFE && (gid[1] & 0xC0) == 0x80; }
-
 bool sends_pending(const Pd& pd) {
   return std::any_of(pd.datagram_qps.begin(), pd.datagram_qps.end(), [](const Qp* qp) {
     return qp->sends.waiting.load(std::memory_order_acquire) != 0 ||
@@ -28,6 +26,8 @@ bool sends_pending(const Pd& pd) {
 }
 
 }  // namespace
+
+bool is_link_local(const uint8_t gid[16]) { return gid[0] == 0xFE && (gid[1] & 0xC0) == 0x80; }
 
 int resolve_route(Context& context, const ibv_ah_attr& attributes, Route& route) {
   const ibv_global_route& grh = attributes.grh;

@@ -117,7 +117,7 @@ void Process::transmit(engine::TimeNs now) {
         continue;
       }
       qp.touched = false;
-      timers_.set_at_most(qp.timer, qp.engine->poll_timer());
+      timers_.set_at_most(qp.timer, std::min(qp.engine->poll_timer(), qp.agreement.next_hello));
     }
     touched_.resize(kept);
   }

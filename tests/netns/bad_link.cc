@@ -2,11 +2,12 @@
 // is checked, and the guard areas around and between the buffers.
 //
 //   bad_link serve OWN_ADDRESS
-//   bad_link mixed|spin OWN_ADDRESS SERVER OPERATIONS [plain]
+//   bad_link mixed|spin OWN_ADDRESS SERVER OPERATIONS [plain|foreign]
 //
 // mixed: SEND, WRITE with immediate and READ of 8 B to 1 MiB. spin: WRITEs of several packets to a
-// reader that spins on the last byte. plain: as towards a device that is not mpi-roce's own
-// (go-back-N, path MTU 1024).
+// reader that spins on the last byte. plain: by verbs alone, so that the devices ask each other
+// what they can (path MTU 1024). foreign: as towards a device that is not mpi-roce's own
+// (go-back-N).
 #include <cstdlib>
 #include <cstring>
 #include <random>
@@ -152,6 +153,12 @@ uint32_t operations_of(const char* text) {
   return static_cast<uint32_t>(value);
 }
 
+Task::Knowledge knowledge_of(const std::string& text) {
+  if (text == "plain") return Task::kAsked;
+  if (text != "foreign") die("plain or foreign, not %s", text.c_str());
+  return Task::kForeign;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,13 +166,13 @@ int main(int argc, char** argv) {
   const bool serve = role == "serve" && argc == 3;
   const bool client = (role == "mixed" || role == "spin") && (argc == 5 || argc == 6);
   if (!serve && !client)
-    die("usage: bad_link serve OWN | mixed|spin OWN SERVER OPERATIONS [plain]");
+    die("usage: bad_link serve OWN | mixed|spin OWN SERVER OPERATIONS [plain|foreign]");
   alarm(kSecondsAtMost);
   Task task;
   if (client) {
     task.operations = operations_of(argv[4]);
     task.spin = role == "spin";
-    task.plain = argc == 6;
+    if (argc == 6) task.knowledge = knowledge_of(argv[5]);
   }
   Side side(argv[2], client ? argv[3] : "", task);
   for (uint32_t i = 0; i < kSlots; ++i) fill(side.source.slot(i), source_id(i), kSlotBytes);
@@ -185,4 +192,6 @@ int main(int argc, char** argv) {
     std::printf(" %s %llu", name, static_cast<unsigned long long>(roce::soft::counter(name)));
   }
   std::printf("\n");
+  const bool agreed = roce::soft::counter("peers_agreed") != 0;
+  if (agreed != (side.task().knowledge == Task::kAsked)) die("agreed: %d", agreed);
 }

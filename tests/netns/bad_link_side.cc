@@ -166,9 +166,13 @@ Name Side::exchange(const Name& own) {
 }
 
 void Side::connect(const Name& own) {
-  if (!task_.plain) {
-    soft::PeerHints hints = peer_.hints;
-    hints.max_path_mtu_bytes = std::min(hints.max_path_mtu_bytes, own.hints.max_path_mtu_bytes);
+  if (task_.knowledge != Task::kAsked) {
+    soft::PeerHints hints;
+    hints.udp_port = peer_.hints.udp_port;
+    if (task_.knowledge == Task::kTold) {
+      hints = peer_.hints;
+      hints.max_path_mtu_bytes = std::min(hints.max_path_mtu_bytes, own.hints.max_path_mtu_bytes);
+    }
     expect(soft::set_peer_hints(qp_, &hints), "set_peer_hints");
   }
   ibv_qp_attr attr{};

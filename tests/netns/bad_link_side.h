@@ -41,7 +41,12 @@ class Memory {
 struct Task {
   uint32_t operations = 0;
   bool spin = false;
-  bool plain = false;  ///< No hints.
+  /// What the sides know of each other.
+  enum Knowledge {
+    kTold,     ///< The program tells it (set_peer_hints).
+    kAsked,    ///< Plain verbs: the devices ask each other.
+    kForeign,  ///< Nothing, as of a device that is not mpi-roce's own.
+  } knowledge = kTold;
 };
 
 /// What a process tells the other one.

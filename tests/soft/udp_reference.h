@@ -177,6 +177,15 @@ class PlainSocket {
     }
     return all;
   }
+  /// What waits now.
+  std::vector<Bytes> receive_waiting() {
+    std::vector<Bytes> all;
+    while (!nothing_waits()) {
+      const std::vector<Bytes> one = receive(1);
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  }
   bool nothing_waits() {
     pollfd waiting{fd_, POLLIN, 0};
     return poll(&waiting, 1, 0) == 0;
