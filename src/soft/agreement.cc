@@ -22,6 +22,8 @@ constexpr uint32_t kUnknownBudget = 212'992;
 constexpr uint32_t kLeastBudget = 8'192;
 /// Kernel memory that a payload byte takes at the receiver (design.md: 2.05 times its length).
 constexpr double kTruesizeFactor = 2.05;
+/// A datagram without payload takes 832 bytes of it.
+constexpr uint32_t kPacketOverhead = 400;
 
 void send(Process& process, const wire::Hello& hello, Route route) {
   process.udp()->assign_source(route, wire::udp_source_port(0, hello.from_qpn, hello.to_qpn));
@@ -88,6 +90,24 @@ Route way_back(const ReceivedBuffer& buffer, uint16_t port) {
   return route;
 }
 
+/// Windows that fit into the receive memory that the peer has for us, and we for the peer.
+void apply_limits(Process& process, Qp& qp) {
+  const uint32_t budget = qp.hinted && qp.hints.receive_budget_bytes != 0
+                              ? qp.hints.receive_budget_bytes
+                              : kUnknownBudget;
+  const auto payload = [](uint32_t truesize) {
+    return static_cast<uint32_t>(truesize / kTruesizeFactor);
+  };
+  const uint32_t segment = qp.engine->attributes().path_mtu_bytes;
+  engine::PathLimits limits;
+  limits.packet_overhead_bytes = kPacketOverhead;
+  limits.max_inflight_bytes = std::max(payload(budget) / 2, segment);
+  limits.max_read_bytes =
+      std::max(payload(process.udp()->receive_budget_bytes()) / (2 * qp.share.divisor), segment);
+  limits.read_segment_bytes = std::max(limits.max_read_bytes / 4, segment);
+  qp.engine->set_limits(limits);
+}
+
 void agree(Process& process, Qp& qp, const wire::Hello& hello) {
   qp.agreement.next_hello = engine::kNever;
   qp.hints = PeerHints{};
@@ -99,7 +119,23 @@ void agree(Process& process, Qp& qp, const wire::Hello& hello) {
   if (apply_peer(process, qp) == 0) process.count(Process::Count::kAgreements);
 }
 
+void take_grant(Process& process, Qp& qp, const wire::Hello& hello) {
+  if (!qp.hinted || hello.nonce <= qp.agreement.newest_grant) return;
+  process.count(Process::Count::kGrants);
+  qp.agreement.newest_grant = hello.nonce;
+  qp.hints.receive_budget_bytes = std::max(hello.receive_budget_bytes, kLeastBudget);
+  apply_limits(process, qp);
+}
+
 }  // namespace
+
+void grant(Process& process, Qp& qp, uint32_t budget_bytes, engine::TimeNs now) {
+  apply_limits(process, qp);
+  if (!qp.hinted || (qp.hints.capabilities & kCapGrants) == 0) return;
+  wire::Hello hello = about_us(wire::HelloKind::kGrant, qp, qp.attributes.dest_qp_num, now);
+  hello.receive_budget_bytes = budget_bytes;
+  send(process, hello, qp.route);
+}
 
 int apply_peer(Process& process, Qp& qp) {
   const PeerHints& hints = qp.hints;
@@ -110,17 +146,7 @@ int apply_peer(Process& process, Qp& qp) {
   if (const int error = qp.engine->set_attributes(attributes); error != 0) return error;
   qp.peer_soft = can(kCapSoft);
   set_port(process, qp, qp.hinted ? hints.udp_port : port_of_qpn(qp.attributes.dest_qp_num));
-  const uint32_t budget =
-      qp.hinted && hints.receive_budget_bytes != 0 ? hints.receive_budget_bytes : kUnknownBudget;
-  const auto payload = [](uint32_t truesize) {
-    return static_cast<uint32_t>(truesize / kTruesizeFactor);
-  };
-  const uint32_t segment = attributes.path_mtu_bytes;
-  engine::PathLimits limits;
-  limits.max_inflight_bytes = std::max(payload(budget) / 2, segment);
-  limits.max_read_bytes = std::max(payload(process.udp()->receive_budget_bytes()) / 4, segment);
-  limits.read_segment_bytes = std::max(limits.max_read_bytes / 4, segment);
-  qp.engine->set_limits(limits);
+  apply_limits(process, qp);
   return 0;
 }
 
@@ -164,6 +190,10 @@ void receive_hello(Process& process, const ReceivedBuffer& buffer, const wire::H
   const bool ours = qp != nullptr && qp->qp_type == IBV_QPT_RC;
   const bool connected = ours && is_connected(*qp, hello->from_qpn, buffer.flow);
   if (!ours || (qp->routed && !connected)) return process.count(Process::Count::kBadHello);
+  if (hello->kind == wire::HelloKind::kGrant) {
+    if (connected) take_grant(process, *qp, *hello);
+    return;
+  }
   if (hello->kind == wire::HelloKind::kAnswer) {
     const bool asked = connected && qp->agreement.hellos != 0;
     if (!asked || hello->nonce != qp->agreement.nonce) {

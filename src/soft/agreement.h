@@ -26,14 +26,18 @@ class Process;
 struct Agreement {
   uint64_t nonce = 0;  ///< Of the HELLO that was sent; an ANSWER has to know it.
   engine::TimeNs next_hello = engine::kNever;
-  uint32_t hellos = 0;   ///< Sent so far.
-  uint32_t resends = 0;  ///< The engine's resends in a row, as last seen.
-  bool heard = false;    ///< A valid packet has come from the peer.
+  uint32_t hellos = 0;        ///< Sent so far.
+  uint32_t resends = 0;       ///< The engine's resends in a row, as last seen.
+  uint64_t newest_grant = 0;  ///< The nonce of the last GRANT taken.
+  bool heard = false;         ///< A valid packet has come from the peer.
 };
 
 /// Segments, windows and ways of acknowledging that the peer is known to take; for the holder of
 /// the progress lock. 0 or ENOMEM.
 int apply_peer(Process& process, Qp& qp);
+/// The queue pair's share of this process's receive memory is another: `budget_bytes` as the peer
+/// is to take it for the whole, if it takes GRANTs.
+void grant(Process& process, Qp& qp, uint32_t budget_bytes, engine::TimeNs now);
 /// Begins to ask, if the program has told nothing and the peer may know the answer.
 void begin_asking(Process& process, Qp& qp, engine::TimeNs now);
 /// Sends the next HELLO if it is due.

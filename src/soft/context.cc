@@ -239,7 +239,7 @@ int device_hints(ibv_context* context, PeerHints* hints) {
   if (process == nullptr) return errno;
   *hints = PeerHints{};
   hints->udp_port = process->udp()->port();
-  hints->capabilities = kCapSoft | kCapLazyAck | kCapSelective;
+  hints->capabilities = kCapSoft | kCapLazyAck | kCapSelective | kCapGrants;
   hints->receive_budget_bytes = process->udp()->receive_budget_bytes();
   hints->max_path_mtu_bytes = largest_segment(*context_of(context)->device_state);
   return 0;

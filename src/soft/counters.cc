@@ -77,10 +77,10 @@ constexpr UdpCounter kUdpCounters[] = {
 };
 
 /// In the order of Process::Count.
-constexpr const char* kProcessNames[] = {"drop_bad_packet", "drop_unknown_qp", "drop_wrong_peer",
-                                         "drop_bad_icrc",   "drop_bad_hello",  "placement_faults",
-                                         "cq_overruns",     "lock_misses",     "service_wakes",
-                                         "service_disarms", "hellos_sent",     "peers_agreed"};
+constexpr const char* kProcessNames[] = {
+    "drop_bad_packet",  "drop_unknown_qp", "drop_wrong_peer", "drop_bad_icrc", "drop_bad_hello",
+    "placement_faults", "cq_overruns",     "lock_misses",     "service_wakes", "service_disarms",
+    "hellos_sent",      "grants_received", "peers_agreed"};
 static_assert(std::size(kProcessNames) == static_cast<size_t>(Process::Count::kCount));
 
 void visit_counters(Process& process, const Visit& visit) {

@@ -129,8 +129,8 @@ void reset(Process& process, Qp& qp) {
     ring->clear();
     ring->lock.unlock();
   }
-  if (qp.routed) process.udp()->forget(qp.route);
-  qp.routed = qp.hinted = qp.peer_soft = qp.draining = qp.notify_drained = false;
+  process.disconnect(qp);
+  qp.hinted = qp.peer_soft = qp.draining = qp.notify_drained = false;
   qp.hints = PeerHints{};
   qp.agreement = Agreement{};
   qp.attributes = ibv_qp_attr{};

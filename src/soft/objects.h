@@ -26,6 +26,7 @@
 #include "soft/interfaces.h"
 #include "soft/kept_packets.h"
 #include "soft/memory_table.h"
+#include "soft/receive_shares.h"
 #include "soft/soft.h"
 #include "soft/spinlock.h"
 #include "soft/timer_heap.h"
@@ -218,7 +219,8 @@ struct Qp : ibv_qp {
   uint8_t packet_type = 0;  ///< UD: ibv_wc.sl of the datagram that is being handled.
   PeerHints hints;          ///< If hinted: what is known of the peer.
   bool hinted = false;
-  Agreement agreement;          ///< RC, while not hinted.
+  Agreement agreement;
+  ReceiveShare share;
   bool draining = false;        ///< In SQD, and requests that were begun are not finished.
   bool notify_drained = false;  ///< The program asked for IBV_EVENT_SQ_DRAINED.
   ibv_qp_attr attributes{};     ///< As last set by modify.

@@ -19,6 +19,7 @@
 
 #include "soft/memory_table.h"
 #include "soft/objects.h"
+#include "soft/receive_shares.h"
 #include "soft/service_thread.h"
 #include "soft/timer_heap.h"
 #include "soft/udp_port.h"
@@ -40,6 +41,7 @@ class Process {
     kServiceWakes,  ///< Rounds of the service thread.
     kDisarms,       ///< Times that polling threads took the socket over from the service thread.
     kHellos,
+    kGrants,      ///< Taken from peers, see receive_shares.h.
     kAgreements,  ///< Connections whose peer has told by HELLO or ANSWER what it can do.
     kCount
   };
@@ -105,6 +107,8 @@ class Process {
   /// After any engine call: completions, events, state; sends and timers follow with the batch.
   void settle(Qp& qp);
   void touch(Qp& qp);
+  /// The queue pair has a route no longer.
+  void disconnect(Qp& qp);
   /// Everything that is due, without reading the socket.
   void drive(engine::TimeNs now);
   /// Sends pending acknowledgements of this queue pair, or of all, whatever their deferral.
@@ -170,6 +174,7 @@ class Process {
   alignas(64) std::unique_ptr<UdpPort> udp_;
   MemoryTable memory_;
   KeptBudget kept_budget_;
+  ReceiveShares shares_;
   TimerHeap timers_;
   std::vector<Qp*> touched_;
   std::vector<Qp*>

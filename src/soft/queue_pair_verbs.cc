@@ -96,6 +96,7 @@ int Process::add_queue_pair(Qp& qp) {
   ++queue_pair_count_;
   touched_.reserve(queue_pair_count_);
   timers_.reserve(queue_pair_count_);
+  shares_.reserve(queue_pair_count_);
   qp.qp_num = kQpnSoftBit | static_cast<uint32_t>(udp_->slot()) << kQpnSlotShift | index;
   qp.handle = qp.qp_num;
   return 0;
@@ -104,6 +105,12 @@ int Process::add_queue_pair(Qp& qp) {
 Qp* Process::find_queue_pair(uint32_t qpn) const {
   Qp* qp = queue_pairs_[qpn & kQpnIndexMask];
   return qp != nullptr && qp->qp_num == qpn ? qp : nullptr;
+}
+
+void Process::disconnect(Qp& qp) {
+  if (qp.routed) udp_->forget(qp.route);
+  shares_.forget(qp);
+  qp.routed = false;
 }
 
 void Process::remove_queue_pair(Qp& qp) {
@@ -115,7 +122,7 @@ void Process::remove_queue_pair(Qp& qp) {
   } while (qp.flagged.load(std::memory_order_seq_cst));
   if (qp.touched) std::erase(touched_, &qp);
   timers_.remove(qp.timer);
-  if (qp.routed) udp_->forget(qp.route);
+  disconnect(qp);
   queue_pairs_[qp.qp_num & kQpnIndexMask] = nullptr;
   --queue_pair_count_;
   remove_completions(*cq_of(qp.send_cq), qp.qp_num);

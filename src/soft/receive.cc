@@ -127,6 +127,7 @@ void Process::receive_packet(const ReceivedBuffer& buffer, uint32_t index, engin
   if (!accept_flow(*qp, buffer.flow)) return count(Count::kWrongPeer);
   if (!udp_->icrc_ok(buffer, index, !qp->peer_soft)) return count(Count::kBadIcrc);
   qp->agreement.heard = true;
+  if (qp->routed && !payload.empty()) shares_.note(*this, *qp, now);
 
   // What the program posted before the peer sent this packet must be there, also if it came after
   // this round took up the flags.

@@ -114,6 +114,8 @@ inline constexpr uint32_t kCapLazyAck = 2;
 /// Keeps packets that come before their turn and says what is missing
 /// (engine::QpAttributes::selective).
 inline constexpr uint32_t kCapSelective = 4;
+/// Takes GRANTs: other values of receive_budget_bytes, while many send to one process.
+inline constexpr uint32_t kCapGrants = 8;
 
 int device_hints(ibv_context* context, PeerHints* hints);
 /// max_path_mtu_bytes other than 4096 replaces the path MTU of RTR: both sides must be given the

@@ -32,8 +32,8 @@ std::optional<Hello> parse_hello(std::span<const uint8_t> payload) {
   if (payload.size() < kHelloBytes || std::memcmp(at, kMagic, sizeof kMagic) != 0) return {};
   // Later versions keep these fields, so that a peer of any version can answer.
   if (at[8] < kVersion) return {};
-  if (at[9] != static_cast<uint8_t>(HelloKind::kHello) &&
-      at[9] != static_cast<uint8_t>(HelloKind::kAnswer)) {
+  if (at[9] < static_cast<uint8_t>(HelloKind::kHello) ||
+      at[9] > static_cast<uint8_t>(HelloKind::kGrant)) {
     return {};
   }
   Hello hello;

@@ -91,6 +91,21 @@ TEST(SendRequester, PayloadInFlightIsBoundedAndTheLastPacketOfTheWindowAsks) {
   EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 4, kSendPsn + 5}));
 }
 
+TEST(SendRequester, EachPacketInFlightCountsItsOverheadToo) {
+  Solo solo;
+  PathLimits limits;
+  limits.max_inflight_bytes = 1000;
+  limits.packet_overhead_bytes = 192;
+  solo.qp.set_limits(limits);
+  for (int i = 0; i < 6; ++i) solo.post(WrOpcode::kSend, i, 8);
+  // Five times 200.
+  const auto out = solo.packets();
+  ASSERT_EQ(out.size(), 5u);
+  EXPECT_TRUE(out[4].header.ack_req);
+  solo.take_ack(kSendPsn);
+  EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 5}));
+}
+
 TEST(SendRequester, WindowBelowOnePacketStillSendsOne) {
   Solo solo;
   PathLimits limits;

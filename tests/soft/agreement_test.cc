@@ -12,7 +12,7 @@ namespace roce::soft::test {
 namespace {
 
 constexpr uint8_t kUdSendOnly = 0x64, kRcSendOnly = 0x04, kRcWriteFirst = 0x06, kRcAck = 0x11;
-constexpr uint8_t kHello = 1, kAnswer = 2;
+constexpr uint8_t kHello = 1, kAnswer = 2, kGrant = 3;
 constexpr size_t kPayload = 20;  // Behind BTH and DETH.
 
 uint32_t be(const Bytes& bytes, size_t at, size_t length) {
@@ -37,7 +37,7 @@ struct Words {
   uint8_t version = 1;
   uint8_t kind = kAnswer;
   uint16_t port = 0;
-  uint32_t capabilities = kCapSoft | kCapSelective;
+  uint32_t capabilities = kCapSoft | kCapSelective | kCapGrants;
   uint32_t budget = 1'000'000;
   uint32_t from_qpn = 0, to_qpn = 0;
   Bytes nonce = Bytes(8, 7);
@@ -101,6 +101,24 @@ class Peer {
     send(to, out);
   }
 
+  /// Reads the HELLO of a queue pair that was just connected, and answers it.
+  Words agree(const Rig& with) {
+    Words answer = words(with, kAnswer);
+    const Bytes hello = next(kUdSendOnly);
+    EXPECT_EQ(hello.size(), kPayload + 40 + 4);
+    if (hello.size() < kPayload + 40) return answer;
+    answer.nonce.assign(hello.begin() + kPayload + 32, hello.begin() + kPayload + 40);
+    say(with, answer);
+    return answer;
+  }
+
+  /// SEND Only with eight bytes.
+  void send_message(const Rig& to) {
+    Bytes out = headers(kRcSendOnly, to.qp->qp_num, name.psn++);
+    put(out, 0, 8);
+    send(to, out);
+  }
+
   /// The next datagram with this opcode within two seconds; empty: none.
   Bytes next(uint8_t opcode) {
     const auto start = std::chrono::steady_clock::now();
@@ -123,6 +141,10 @@ class Peer {
  private:
   std::deque<Bytes> waiting;  ///< Of the opcode that is being looked for.
 };
+
+/// Half of the receive memory, at 2.05 bytes of it for each byte, and 400 bytes beside the 4,096 of
+/// a packet.
+size_t payload_of(size_t budget) { return budget * 100 / 205 / 2 / (4096 + 400) * 4096; }
 
 uint64_t agreed() { return counter("peers_agreed"); }
 
@@ -185,7 +207,7 @@ TEST_F(Agreement, OnlyTheRightAnswerCounts) {
   wrong[3].to_qpn ^= 1;
   wrong[4].port ^= 1;
   wrong[5].version = 0;
-  wrong[6].kind = 3;
+  wrong[6].kind = 4;
   wrong[7].bytes = 36;
   wrong[8].qkey ^= 1;
   const uint64_t before = agreed();
@@ -203,18 +225,13 @@ TEST_F(Agreement, OnlyTheRightAnswerCounts) {
 
 TEST_F(Agreement, AnAnswerOpensTheWindow) {
   rig.connect(peer->name);
-  const Bytes hello = peer->next(kUdSendOnly);
-  ASSERT_EQ(hello.size(), kPayload + 40 + 4);
-  Words answer = peer->words(rig, kAnswer);
-  answer.nonce.assign(hello.begin() + kPayload + 32, hello.begin() + kPayload + 40);
-  peer->say(rig, answer);
-  // Half of the receive memory told, at 2.05 bytes of it for each byte, in packets of 4,096.
-  EXPECT_EQ(bytes_in_flight(rig, *peer), size_t{243'902 / 4096 * 4096});
+  peer->agree(rig);
+  EXPECT_EQ(bytes_in_flight(rig, *peer), payload_of(1'000'000));
 }
 
 TEST_F(Agreement, WithoutAnswerTheWindowFitsAnybody) {
   rig.connect(peer->name);
-  EXPECT_EQ(bytes_in_flight(rig, *peer), size_t{51'949 / 4096 * 4096});
+  EXPECT_EQ(bytes_in_flight(rig, *peer), payload_of(212'992));
 }
 
 TEST_F(Agreement, AHelloIsAnsweredAndTellsAsMuch) {
@@ -235,6 +252,22 @@ TEST_F(Agreement, AHelloIsAnsweredAndTellsAsMuch) {
   EXPECT_EQ(agreed(), before + 1);
   EXPECT_EQ(peer->next(kUdSendOnly)[kPayload + 9], kAnswer);
   EXPECT_TRUE(peer->next(kUdSendOnly).empty()) << "knows what it wanted to know";
+}
+
+TEST_F(Agreement, TheNewestGrantSetsTheWindow) {
+  rig.connect(peer->name);
+  Words words = peer->agree(rig);
+  words.kind = kGrant;
+  const struct {
+    uint8_t serial;
+    uint32_t budget;
+  } grants[] = {{5, 200'000}, {9, 100'000}, {7, 900'000}};
+  for (const auto& [serial, budget] : grants) {
+    words.nonce = {0, 0, 0, 0, 0, 0, 0, serial};
+    words.budget = budget;
+    peer->say(rig, words);
+  }
+  EXPECT_EQ(bytes_in_flight(rig, *peer), payload_of(100'000));
 }
 
 TEST_F(Agreement, NobodyElseIsAnswered) {
@@ -262,6 +295,47 @@ TEST_F(Agreement, TwoDevicesAgree) {
   const auto start = std::chrono::steady_clock::now();
   while (agreed() < before + 2 && seconds_since(start) < 2) progress();
   EXPECT_EQ(agreed(), before + 2);
+}
+
+struct Sender {
+  Sender() : peer(Peer::in_its_slot()) {
+    rig.make_memory(64 * 64);
+    for (uint64_t i = 0; i < 64; ++i) rig.receive(i, 64 * i, 64);
+    rig.connect(peer->name);
+    peer->agree(rig);
+  }
+  /// What the device tells it by the next GRANT; 0: nothing.
+  uint32_t granted() {
+    const Bytes packet = peer->next(kUdSendOnly);
+    if (packet.size() != kPayload + 40 + 4 || packet[kPayload + 9] != kGrant) return 0;
+    EXPECT_EQ(be(packet, kPayload + 20, 4), rig.qp->qp_num);
+    EXPECT_EQ(be(packet, kPayload + 24, 4), peer->name.qpn);
+    return be(packet, kPayload + 16, 4);
+  }
+  Rig rig;
+  std::unique_ptr<Peer> peer;
+};
+
+// Two may fill half of the receive memory each; three to four share it as four, and the one that
+// goes on alone gets its half back.
+TEST(Grants, ManySendersShare) {
+  Sender senders[3];
+  PeerHints hints;
+  ASSERT_EQ(device_hints(senders[0].rig.context, &hints), 0);
+  senders[0].peer->send_message(senders[0].rig);
+  senders[1].peer->send_message(senders[1].rig);
+  EXPECT_TRUE(senders[0].peer->next(kUdSendOnly).empty());
+  for (Sender& sender : senders) sender.peer->send_message(sender.rig);
+  for (Sender& sender : senders) EXPECT_EQ(sender.granted(), hints.receive_budget_bytes / 2);
+  usleep(30'000);
+  senders[0].peer->send_message(senders[0].rig);
+  uint32_t last = 0;
+  for (int i = 0; i < 20 && last != hints.receive_budget_bytes; ++i) {
+    usleep(5'000);
+    senders[0].peer->send_message(senders[0].rig);
+    if (!senders[0].peer->socket.nothing_waits()) last = senders[0].granted();
+  }
+  EXPECT_EQ(last, hints.receive_budget_bytes);
 }
 
 // A NIC whose queue pair number has the bit of a software device's, and slot 400's.

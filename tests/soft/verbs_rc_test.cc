@@ -355,7 +355,7 @@ TEST(SoftRc, LargeSegmentsBetweenAgreedDevices) {
   PeerHints hints;
   ASSERT_EQ(device_hints(a.context, &hints), 0);
   EXPECT_GT(hints.max_path_mtu_bytes, 4096u);
-  EXPECT_EQ(hints.capabilities, kCapSoft | kCapLazyAck | kCapSelective);
+  EXPECT_EQ(hints.capabilities, kCapSoft | kCapLazyAck | kCapSelective | kCapGrants);
   for (Rig* rig : {&a, &b}) {
     ASSERT_EQ(rig->to_init(), 0);
     ASSERT_EQ(set_peer_hints(rig->qp, &hints), 0);

@@ -60,7 +60,7 @@ TEST(Hello, RefusesEverythingElse) {
   }
   for (size_t at = 0; at < 8; ++at) expect_refused(kLayout, at, 0);
   expect_refused(kLayout, 8, 0);
-  for (const uint8_t kind : {0, 3, 255}) expect_refused(kLayout, 9, kind);
+  for (const uint8_t kind : {0, 4, 255}) expect_refused(kLayout, 9, kind);
 }
 
 }  // namespace
