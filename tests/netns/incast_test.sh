@@ -41,7 +41,8 @@ for kind in send write read; do
     for path in "" plain; do
       load 8 $kind $bytes $path
       awk -v all="${rate:-0}" -v one="${alone:-0}" 'BEGIN {
-        printf "  %.2f times the rate of one sender alone%s\n", one > 0 ? all / one : 0, all < one / 2 ? ": below half" : "" }'
+        printf("  %.2f times the rate of one sender alone%s\n", one > 0 ? all / one : 0,
+          all < one / 2 ? ": below half" : "") }'
     done
   done
 done
