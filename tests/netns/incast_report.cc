@@ -26,7 +26,10 @@ void IncastReport::begin() {
 void IncastReport::look() {
   const double time = now();
   if (messages_ != seen_) {
-    longest_gap_ = std::max(longest_gap_, time - last_progress_);
+    if (time - last_progress_ > longest_gap_) {
+      longest_gap_ = time - last_progress_;
+      gap_end_ = time;
+    }
     last_progress_ = time;
     seen_ = messages_;
   }
@@ -53,10 +56,12 @@ void IncastReport::add(const SenderCounts& counts) {
 
 void IncastReport::print(size_t senders) {
   static constexpr const char* kKinds[] = {"SEND", "WRITE", "READ"};
-  std::printf("%s of %u B, %zu sender%s%s: %.1f MiB/s, %.0f messages/s, longest gap %.0f ms\n",
-              kKinds[load_.kind], load_.bytes, senders, senders == 1 ? "" : "s",
-              load_.plain != 0 ? ", plain" : "", static_cast<double>(bytes_) / seconds_ / 1048576,
-              static_cast<double>(messages_) / seconds_, longest_gap_ * 1e3);
+  std::printf(
+      "%s of %u B, %zu sender%s%s: %.1f MiB/s, %.0f messages/s, longest gap %.0f ms until %.0f "
+      "ms\n",
+      kKinds[load_.kind], load_.bytes, senders, senders == 1 ? "" : "s",
+      load_.plain != 0 ? ", plain" : "", static_cast<double>(bytes_) / seconds_ / 1048576,
+      static_cast<double>(messages_) / seconds_, longest_gap_ * 1e3, gap_end_ * 1e3);
   const uint64_t drops = last_.drops - settled_.drops;
   const uint64_t arrived = last_.buffers - settled_.buffers;
   std::printf("  kernel drops: %" PRIu64 " of %" PRIu64 " (%" PRIu64

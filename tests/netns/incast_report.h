@@ -39,7 +39,7 @@ class IncastReport {
   std::chrono::steady_clock::time_point start_;
   Sample first_, settled_, last_;
   double next_look_ = 0, settled_at_ = -1, first_drop_ = -1, first_mark_ = -1, seconds_ = 0;
-  double longest_gap_ = 0, last_progress_ = 0;
+  double longest_gap_ = 0, gap_end_ = 0, last_progress_ = 0;
   uint64_t bytes_ = 0, messages_ = 0, seen_ = 0;
   SenderCounts sums_{};
 };
