@@ -63,7 +63,8 @@ struct PathLimits {
   uint32_t max_inflight_bytes =
       64 * 1024;  ///< Unacknowledged SEND and WRITE payload, at least one packet is always allowed.
                   ///< The engine halves its own window on loss and grows it back to this bound.
-  uint32_t packet_overhead_bytes = 0;  ///< Added to the payload of each packet that is counted so.
+  uint32_t packet_bytes_at_least =
+      0;  ///< So many packets in flight count as having this payload each, if they have less.
   uint32_t read_segment_bytes =
       0;  ///< A READ work request goes out as several READ requests of at most this length (rounded
           ///< down to the path MTU, at least one); 0: not split.

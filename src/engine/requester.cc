@@ -158,7 +158,7 @@ bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket&
   const bool again = repairing();
   const bool window_open =
       again || (inflight_packets_ < kMaxInflightPackets && nxt_ - una_ < kMaxPsnSpan &&
-                (inflight_packets_ == 0 || charge_with(payload) <= window_bytes_));
+                (inflight_packets_ == 0 || in_flight_with(payload) <= window_bytes_));
   // With nothing asked for (the bound was lowered in the middle of a message) waiting would never
   // end: one more packet leaves and asks.
   if (!window_open && answer_owed()) return false;
@@ -189,7 +189,7 @@ bool Requester::poll_message_packet(WorkRequest& request, TimeNs now, OutPacket&
   const uint32_t following = lazy ? mtu : std::min(mtu, rest - payload);
   const bool window_closes = inflight_packets_ >= kMaxInflightPackets ||
                              nxt_ + 1 - una_ >= kMaxPsnSpan ||
-                             charge_with(following) > window_bytes_;
+                             in_flight_with(following) > window_bytes_;
   const bool asks = (last && !lazy) || again || ask_next_ || probing_ || window_closes ||
                     since_asked_ + 1 >= kAskInterval;
   out.header.ack_req = asks;

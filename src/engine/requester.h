@@ -129,10 +129,10 @@ class Requester {
   void rewind();
   void grow_window(uint64_t acked_bytes);
 
-  /// What is in flight and `payload` bytes in one more packet.
-  uint64_t charge_with(uint32_t payload) const {
-    return inflight_bytes_ + payload +
-           uint64_t{inflight_packets_ + 1} * core_.limits.packet_overhead_bytes;
+  /// What is in flight and `payload` bytes in one more packet, as it counts against the window.
+  uint64_t in_flight_with(uint32_t payload) const {
+    return std::max<uint64_t>(uint64_t{inflight_bytes_} + payload,
+                              uint64_t{inflight_packets_ + 1} * core_.limits.packet_bytes_at_least);
   }
   bool answer_owed() const { return asked_ > una_; }
   /// nxt_ walks over what was in flight before, with knowledge of what is missing.

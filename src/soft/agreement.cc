@@ -22,8 +22,8 @@ constexpr uint32_t kUnknownBudget = 212'992;
 constexpr uint32_t kLeastBudget = 8'192;
 /// Kernel memory that a payload byte takes at the receiver (design.md: 2.05 times its length).
 constexpr double kTruesizeFactor = 2.05;
-/// A datagram without payload takes 832 bytes of it.
-constexpr uint32_t kPacketOverhead = 400;
+/// The smallest datagram takes 832 bytes of it.
+constexpr uint32_t kLeastPacket = 406;
 
 void send(Process& process, const wire::Hello& hello, Route route) {
   process.udp()->assign_source(route, wire::udp_source_port(0, hello.from_qpn, hello.to_qpn));
@@ -100,10 +100,10 @@ void apply_limits(Process& process, Qp& qp) {
   };
   const uint32_t segment = qp.engine->attributes().path_mtu_bytes;
   engine::PathLimits limits;
-  limits.packet_overhead_bytes = kPacketOverhead;
+  limits.packet_bytes_at_least = kLeastPacket;
   limits.max_inflight_bytes = std::max(payload(budget) / 2, segment);
-  limits.max_read_bytes =
-      std::max(payload(process.udp()->receive_budget_bytes()) / (2 * qp.share.divisor), segment);
+  const uint32_t own = qp.share.budget(process.udp()->receive_budget_bytes());
+  limits.max_read_bytes = std::max(payload(own) / 4, segment);
   limits.read_segment_bytes = std::max(limits.max_read_bytes / 4, segment);
   qp.engine->set_limits(limits);
 }
@@ -129,11 +129,11 @@ void take_grant(Process& process, Qp& qp, const wire::Hello& hello) {
 
 }  // namespace
 
-void grant(Process& process, Qp& qp, uint32_t budget_bytes, engine::TimeNs now) {
+void grant(Process& process, Qp& qp, engine::TimeNs now) {
   apply_limits(process, qp);
   if (!qp.hinted || (qp.hints.capabilities & kCapGrants) == 0) return;
   wire::Hello hello = about_us(wire::HelloKind::kGrant, qp, qp.attributes.dest_qp_num, now);
-  hello.receive_budget_bytes = budget_bytes;
+  hello.receive_budget_bytes = qp.share.budget(hello.receive_budget_bytes);
   send(process, hello, qp.route);
 }
 

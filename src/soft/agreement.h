@@ -35,9 +35,8 @@ struct Agreement {
 /// Segments, windows and ways of acknowledging that the peer is known to take; for the holder of
 /// the progress lock. 0 or ENOMEM.
 int apply_peer(Process& process, Qp& qp);
-/// The queue pair's share of this process's receive memory is another: `budget_bytes` as the peer
-/// is to take it for the whole, if it takes GRANTs.
-void grant(Process& process, Qp& qp, uint32_t budget_bytes, engine::TimeNs now);
+/// The queue pair's share of this process's receive memory is another.
+void grant(Process& process, Qp& qp, engine::TimeNs now);
 /// Begins to ask, if the program has told nothing and the peer may know the answer.
 void begin_asking(Process& process, Qp& qp, engine::TimeNs now);
 /// Sends the next HELLO if it is due.

@@ -12,7 +12,8 @@
 namespace roce::soft {
 namespace {
 
-constexpr int kMaxSlot = 511;
+constexpr long kMaxSlot = 511;
+constexpr long kMaxReceiveBufferBytes = 1 << 30;
 constexpr size_t kMaxListBytes = 4096;
 
 std::string text_variable(const char* name) {
@@ -26,19 +27,19 @@ std::string text_variable(const char* name) {
   return value;
 }
 
-int slot_variable(const char* name) {
+/// 0 if not set, or out of range: then `otherwise` says on stderr what is done instead.
+long number_variable(const char* name, long most, const char* otherwise) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return 0;
   char* end = nullptr;
   errno = 0;
-  const long slot = std::strtol(value, &end, 10);
-  if (errno != 0 || *end != '\0' || slot < 0 || slot > kMaxSlot) {
-    std::fprintf(
-        stderr, "mpi-roce: %s=%.40s is not a number from 0 to %d; slot 0 (UDP port 4791) is used\n",
-        name, value, kMaxSlot);
+  const long number = std::strtol(value, &end, 10);
+  if (errno != 0 || *end != '\0' || number < 0 || number > most) {
+    std::fprintf(stderr, "mpi-roce: %s=%.40s is not a number from 0 to %ld; %s\n", name, value,
+                 most, otherwise);
     return 0;
   }
-  return static_cast<int>(slot);
+  return number;
 }
 
 /// Parses an IPv4 or IPv6 address into its 16-byte form; returns the number of prefix bits that
@@ -78,7 +79,11 @@ Options options_from_environment() {
   Options options;
   options.interface_include = text_variable("ROCE_SOFT_IF_INCLUDE");
   options.interface_exclude = text_variable("ROCE_SOFT_IF_EXCLUDE");
-  options.first_slot = slot_variable("ROCE_SOFT_FIRST_SLOT");
+  options.first_slot = static_cast<int>(
+      number_variable("ROCE_SOFT_FIRST_SLOT", kMaxSlot, "slot 0 (UDP port 4791) is used"));
+  options.receive_buffer_bytes =
+      static_cast<uint32_t>(number_variable("ROCE_SOFT_RECEIVE_BUFFER", kMaxReceiveBufferBytes,
+                                            "the buffer is as large as net.core.rmem_max allows"));
   return options;
 }
 

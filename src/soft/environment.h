@@ -10,7 +10,8 @@
 
 namespace roce::soft {
 
-/// ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE and ROCE_SOFT_FIRST_SLOT. A value out of range is
+/// ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE, ROCE_SOFT_FIRST_SLOT and ROCE_SOFT_RECEIVE_BUFFER.
+/// A value out of range is
 /// reported on stderr once and its default used.
 Options options_from_environment();
 

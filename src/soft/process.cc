@@ -92,11 +92,12 @@ void configure(const Options& options) {
 }
 
 Status Process::open_sockets() {
-  const int first_slot = options().first_slot;
+  const Options wanted = options();
   std::lock_guard guard(setup_mutex_);
   if (sockets_open_) return Status::ok();
   UdpPort::Options udp_options;
-  udp_options.first_slot = first_slot;
+  udp_options.first_slot = wanted.first_slot;
+  udp_options.receive_buffer_bytes = wanted.receive_buffer_bytes;
   auto port = UdpPort::open(udp_options);
   if (!port) return port.status();
   const ProgressLock lock(*this);

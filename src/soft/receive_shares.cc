@@ -15,8 +15,7 @@ constexpr engine::TimeNs kSweepNs = 10'000'000;
 
 void tell(Process& process, Qp& qp, uint32_t divisor, engine::TimeNs now) {
   qp.share.divisor = divisor;
-  const uint64_t both = uint64_t{process.udp()->receive_budget_bytes()} * ReceiveShare::kFewest;
-  grant(process, qp, static_cast<uint32_t>(both / divisor), now);
+  grant(process, qp, now);
 }
 
 }  // namespace

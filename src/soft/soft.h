@@ -20,13 +20,17 @@
 
 namespace roce::soft {
 
-/// What ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE and ROCE_SOFT_FIRST_SLOT set.
+/// What ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE, ROCE_SOFT_FIRST_SLOT and
+/// ROCE_SOFT_RECEIVE_BUFFER set.
 struct Options {
   std::string interface_include;  ///< Comma list of interface names or ADDRESS/PREFIX; not empty:
                                   ///< only these are used.
   std::string
       interface_exclude;  ///< The same; these are not used. Ignored if interface_include is set.
   int first_slot = 0;     ///< 0..511: the first UDP port tried is 4791 + first_slot.
+  /// SO_RCVBUF asked for, at most 1 GiB: the device then works as where net.core.rmem_max is this
+  /// small. 0: all that the kernel gives. (The kernel counts its own overhead and doubles it.)
+  uint32_t receive_buffer_bytes = 0;
 };
 /// Replaces the environment's settings; without effect once the first device list was made.
 void configure(const Options& options);

@@ -65,14 +65,15 @@ struct UdpCounters {
 class UdpPort {
  public:
   struct Options {
-    int first_slot = 0;              ///< Slots first_slot..511 are tried in turn.
-    bool avoid_rdma_port = true;     ///< Skip 4791 where an interface belongs to an RDMA NIC.
-    uint32_t send_sockets = 4;       ///< Per address family, 1..16.
-    uint32_t send_buffer_bytes = 0;  ///< SO_SNDBUF of each send-only socket, 0: what wmem_max
-                                     ///< allows.
+    int first_slot = 0;                 ///< Slots first_slot..511 are tried in turn.
+    bool avoid_rdma_port = true;        ///< Skip 4791 where an interface belongs to an RDMA NIC.
+    uint32_t send_sockets = 4;          ///< Per address family, 1..16.
+    uint32_t receive_buffer_bytes = 0;  ///< SO_RCVBUF, 0: what rmem_max allows.
+    uint32_t send_buffer_bytes = 0;     ///< SO_SNDBUF of each send-only socket, 0: what wmem_max
+                                        ///< allows.
   };
   /// Binds the receive socket to [::]:4791+slot (0.0.0.0 where there is no IPv6), with PKTINFO,
-  /// TOS, GRO, the largest receive buffer, and the send-only sockets.
+  /// TOS, GRO, the receive buffer, and the send-only sockets.
   static Result<std::unique_ptr<UdpPort>> open(const Options& options);
   ~UdpPort();
   UdpPort(const UdpPort&) = delete;

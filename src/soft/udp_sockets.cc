@@ -36,6 +36,11 @@ Status option_refused(const char* option, int error) {
                                    errno_text(error) + "; Linux 4.18 or newer is needed");
 }
 
+int buffer_request(uint32_t wanted_bytes) {
+  return wanted_bytes == 0 ? kAllTheKernelGives
+                           : static_cast<int>(std::min<uint32_t>(wanted_bytes, kAllTheKernelGives));
+}
+
 bool bind_port(int fd, int family, uint16_t port) {
   if (family == AF_INET6) {
     sockaddr_in6 address{};
@@ -66,7 +71,7 @@ bool has_rdma_nic() {
   return found;
 }
 
-Status set_receive_options(int fd, bool ipv6) {
+Status set_receive_options(int fd, bool ipv6, uint32_t buffer_bytes) {
   if (ipv6) {
     // Tells the destination of IPv4 packets as well, as an IPv4-mapped address.
     if (!set_option(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1)) {
@@ -81,19 +86,19 @@ Status set_receive_options(int fd, bool ipv6) {
   if (!set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)) return option_refused("IP_RECVTOS", errno);
   // Without GRO (before Linux 5.0) datagrams arrive one by one.
   set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
-  set_option(fd, SOL_SOCKET, SO_RCVBUF, kAllTheKernelGives);
+  set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_request(buffer_bytes));
   return Status::ok();
 }
 
 // With a wildcard bind of both families; IPv4 alone where the kernel has no IPv6.
-Result<Descriptor> open_receive_socket(bool* ipv6) {
+Result<Descriptor> open_receive_socket(bool* ipv6, uint32_t buffer_bytes) {
   Descriptor fd = open_socket(AF_INET6);
   *ipv6 = fd.get() >= 0 && set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (!*ipv6) fd = open_socket(AF_INET);
   if (fd.get() < 0) {
     return Status(Code::kUnavailable, "cannot open a UDP socket: " + errno_text(errno));
   }
-  if (Status status = set_receive_options(fd.get(), *ipv6); !status) return status;
+  if (Status status = set_receive_options(fd.get(), *ipv6, buffer_bytes); !status) return status;
   return fd;
 }
 
@@ -110,11 +115,7 @@ Status set_send_options(int fd, int family, const UdpPort::Options& options) {
       return option_refused("IPV6_MTU_DISCOVER", errno);
     }
   }
-  const int send_buffer =
-      options.send_buffer_bytes == 0
-          ? kAllTheKernelGives
-          : static_cast<int>(std::min<uint32_t>(options.send_buffer_bytes, kAllTheKernelGives));
-  set_option(fd, SOL_SOCKET, SO_SNDBUF, send_buffer);
+  set_option(fd, SOL_SOCKET, SO_SNDBUF, buffer_request(options.send_buffer_bytes));
   // Nobody reads what strangers send here: the least the kernel allows.
   set_option(fd, SOL_SOCKET, SO_RCVBUF, 0);
   return Status::ok();
@@ -143,7 +144,7 @@ Result<std::unique_ptr<ReceiveSide>> open_receive_side(const UdpPort::Options& o
                   "first slot " + std::to_string(options.first_slot) + " is outside 0..511");
   }
   bool ipv6 = false;
-  Result<Descriptor> fd = open_receive_socket(&ipv6);
+  Result<Descriptor> fd = open_receive_socket(&ipv6, options.receive_buffer_bytes);
   if (!fd) return fd.status();
   int first = options.first_slot;
   if (first == 0 && options.avoid_rdma_port && has_rdma_nic()) first = 1;

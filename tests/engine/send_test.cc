@@ -91,11 +91,11 @@ TEST(SendRequester, PayloadInFlightIsBoundedAndTheLastPacketOfTheWindowAsks) {
   EXPECT_EQ(solo.psns(), (Psns{kSendPsn + 4, kSendPsn + 5}));
 }
 
-TEST(SendRequester, EachPacketInFlightCountsItsOverheadToo) {
+TEST(SendRequester, SmallPacketsInFlightCountForMore) {
   Solo solo;
   PathLimits limits;
   limits.max_inflight_bytes = 1000;
-  limits.packet_overhead_bytes = 192;
+  limits.packet_bytes_at_least = 200;
   solo.qp.set_limits(limits);
   for (int i = 0; i < 6; ++i) solo.post(WrOpcode::kSend, i, 8);
   // Five times 200.

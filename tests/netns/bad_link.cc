@@ -153,12 +153,6 @@ uint32_t operations_of(const char* text) {
   return static_cast<uint32_t>(value);
 }
 
-Task::Knowledge knowledge_of(const std::string& text) {
-  if (text == "plain") return Task::kAsked;
-  if (text != "foreign") die("plain or foreign, not %s", text.c_str());
-  return Task::kForeign;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -193,5 +187,5 @@ int main(int argc, char** argv) {
   }
   std::printf("\n");
   const bool agreed = roce::soft::counter("peers_agreed") != 0;
-  if (agreed != (side.task().knowledge == Task::kAsked)) die("agreed: %d", agreed);
+  if (agreed != (side.task().knowledge == Knowledge::kAsked)) die("agreed: %d", agreed);
 }

@@ -11,16 +11,13 @@
 #include <memory>
 #include <string>
 
-#include "soft/soft.h"
+#include "meeting.h"
 
 namespace roce::test {
 
 inline constexpr uint32_t kSlots = 8;
 inline constexpr uint32_t kSlotBytes = 1 << 20;
 inline constexpr uint32_t kGuardBytes = 4096;
-
-/// Prints the text and ends the process.
-[[noreturn]] void die(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 /// A region of slots with guards before, between and behind them, and more guards outside of it.
 class Memory {
@@ -41,20 +38,14 @@ class Memory {
 struct Task {
   uint32_t operations = 0;
   bool spin = false;
-  /// What the sides know of each other.
-  enum Knowledge {
-    kTold,     ///< The program tells it (set_peer_hints).
-    kAsked,    ///< Plain verbs: the devices ask each other.
-    kForeign,  ///< Nothing, as of a device that is not mpi-roce's own.
-  } knowledge = kTold;
+  Knowledge knowledge = Knowledge::kTold;
 };
 
 /// What a process tells the other one.
 struct Name {
-  uint32_t qpn, psn, target_rkey, source_rkey;
+  QpName qp;
+  uint32_t target_rkey, source_rkey;
   uint64_t target, source;
-  ibv_gid gid;
-  soft::PeerHints hints;
   Task task;
 };
 
@@ -88,18 +79,14 @@ class Side {
   Memory received;  ///< SENDs of the peer and own READs arrive here.
 
  private:
-  void open_device();
   ibv_mr* add_region(Memory& memory);
   Name exchange(const Name& own);
-  void connect(const Name& own);
   void post(ibv_send_wr& wr, ibv_sge* sge);
 
   const std::string own_, server_;
   Task task_;
   Name peer_{};
-  ibv_context* context_ = nullptr;
-  int gid_index_ = -1;
-  ibv_gid gid_{};
+  Port port_;
   ibv_pd* pd_ = nullptr;
   ibv_cq* cq_ = nullptr;
   ibv_qp* qp_ = nullptr;

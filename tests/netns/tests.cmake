@@ -1,6 +1,7 @@
 roce_test(netns_hosts 120 netns ${ROCE_SRC_DIR}/tests/netns/hosts_test.sh)
 roce_test(netns_rate 120 netns ${ROCE_SRC_DIR}/tests/netns/rate_test.sh)
 roce_test(netns_bad_links 300 netns ${ROCE_SRC_DIR}/tests/netns/bad_links_test.sh)
+roce_test(netns_incast 120 netns ${ROCE_SRC_DIR}/tests/netns/incast_test.sh)
 if(ROCE_HAVE_OMPI)
   roce_test(netns_mpi 180 netns ${ROCE_SRC_DIR}/tests/netns/mpi_test.sh)
 endif()

@@ -152,6 +152,13 @@ TEST(SoftEnvironment, ValuesOutOfRangeFallBack) {
   setenv("ROCE_SOFT_FIRST_SLOT", "511", 1);
   EXPECT_EQ(options_from_environment().first_slot, 511);
   unsetenv("ROCE_SOFT_FIRST_SLOT");
+  for (const char* bad : {"-1", "1073741825", "200k"}) {
+    setenv("ROCE_SOFT_RECEIVE_BUFFER", bad, 1);
+    EXPECT_EQ(options_from_environment().receive_buffer_bytes, 0u) << bad;
+  }
+  setenv("ROCE_SOFT_RECEIVE_BUFFER", "212992", 1);
+  EXPECT_EQ(options_from_environment().receive_buffer_bytes, 212'992u);
+  unsetenv("ROCE_SOFT_RECEIVE_BUFFER");
   setenv("ROCE_SOFT_IF_INCLUDE", std::string(5000, 'x').c_str(), 1);
   EXPECT_EQ(options_from_environment().interface_include, "");
   unsetenv("ROCE_SOFT_IF_INCLUDE");

@@ -38,6 +38,12 @@ class UdpPortTest : public ::testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Families, UdpPortTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "IPv4" : "IPv6"; });
 
+TEST(UdpPort, ReceiveBufferIsWhatWasAskedFor) {
+  auto port = UdpPort::open({.receive_buffer_bytes = 100'000});
+  ASSERT_TRUE(port) << port.status().text();
+  EXPECT_EQ((*port)->receive_buffer_bytes(), 200'000u);  // socket(7): the kernel doubles it.
+}
+
 TEST_P(UdpPortTest, SegmentsCutByTheKernelHaveTheIcrcOfTheirIpId) {
   PlainSocket receiver(ipv4());
   Route to = route(receiver.port());
