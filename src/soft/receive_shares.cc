@@ -10,8 +10,10 @@ namespace {
 
 /// Longer than a sleeping sender on a busy host pauses between two packets.
 constexpr engine::TimeNs kCountedNs = 20'000'000;
-/// How often a share that was told is told again, in case it got lost, and may grow.
+/// How often a share that was told is told again, in case it got lost, and may grow: so that GRANTs
+/// stay few however many peers send.
 constexpr engine::TimeNs kSweepNs = 10'000'000;
+constexpr size_t kPeersPerSweep = 16;
 
 void tell(Process& process, Qp& qp, uint32_t divisor, engine::TimeNs now) {
   qp.share.divisor = divisor;
@@ -40,7 +42,7 @@ void ReceiveShares::count(Process& process, Qp& qp, engine::TimeNs now) {
 }
 
 void ReceiveShares::sweep(Process& process, engine::TimeNs now) {
-  next_sweep_ = now + kSweepNs;
+  next_sweep_ = now + kSweepNs * (1 + counted_.size() / kPeersPerSweep);
   std::erase_if(counted_, [&](Qp* qp) {
     qp->share.counted = now - qp->share.data_at < kCountedNs;
     return !qp->share.counted;
