@@ -11,7 +11,7 @@ cd "$ROCE_SRC_DIR"
 
 mapfile -t without_suffix < <(grep -l '^#!/bin/bash' contrib/netns/*)
 [ ${#without_suffix[@]} -ge 3 ] || die "contrib/netns: ${without_suffix[*]}"
-for script in contrib/*.sh "${without_suffix[@]}" tests/*/*.sh .ci/run; do
+for script in contrib/*.sh contrib/suites/run "${without_suffix[@]}" tests/*/*.sh .ci/run; do
   bash -n "$script" || die "$script"
 done
 while read -r line; do
