@@ -204,7 +204,8 @@ int modify_qp(ibv_qp* verbs, ibv_qp_attr* attr, int mask) {
   process->settle(qp);
   process->touch(qp);
   process->drive(now);
-  if (error == 0) qp.state = static_cast<ibv_qp_state>(qp.engine->state());
+  if (error == 0 && (mask & IBV_QP_STATE) != 0)
+    qp.state = static_cast<ibv_qp_state>(qp.engine->state());
   return error;
 }
 

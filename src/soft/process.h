@@ -162,6 +162,8 @@ class Process {
   void keep(Qp& qp, engine::Keep kind, const wire::Header& header,
             std::span<const uint8_t> payload);
   void handle_kept(Qp& qp, const ReceivedBuffer& buffer, engine::TimeNs now);
+  bool place_datagram(Qp& qp, const engine::Placement& placement, const uint8_t* payload,
+                      const ReceivedBuffer& buffer);
   void carry_out(Qp& qp, const engine::Effects& effects, const wire::Header& header,
                  const uint8_t* payload, const ReceivedBuffer& buffer);
 

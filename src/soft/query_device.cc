@@ -6,12 +6,20 @@
 #include "soft/process.h"
 
 namespace roce::soft {
+namespace {
+
+/// As the kernel's software device does: no organisation has this number, and programs take 0 for
+/// an error.
+constexpr uint32_t kNoVendor = 0xFFFFFF;
+
+}  // namespace
 
 int query_device(ibv_context* context, ibv_device_attr* attributes) {
   Device& device = *context_of(context)->device_state;
   *attributes = ibv_device_attr{};
   std::snprintf(attributes->fw_ver, sizeof attributes->fw_ver, "mpi-roce 0.1");
   attributes->node_guid = attributes->sys_image_guid = device.guid;
+  attributes->vendor_id = kNoVendor;
   attributes->max_mr_size = UINT64_MAX;
   attributes->page_size_cap = 0xFFFFF000;
   attributes->max_qp = static_cast<int>(kMaxQueuePairs);

@@ -178,7 +178,7 @@ int destroy_qp(ibv_qp* verbs) {
   return 0;
 }
 
-int query_qp(ibv_qp* verbs, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init) {
+int query_qp(ibv_qp* verbs, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init) {
   Process* process = Process::usable();
   if (process == nullptr) return errno;
   Qp& qp = *qp_of(verbs);
@@ -193,7 +193,8 @@ int query_qp(ibv_qp* verbs, ibv_qp_attr* attributes, int, ibv_qp_init_attr* init
   if (attributes->qp_state >= IBV_QPS_RTR && qp.qp_type == IBV_QPT_RC) {
     attributes->rq_psn = qp.engine->expected_psn();
   }
-  qp.state = attributes->qp_state;
+  // As libibverbs does it: programs look at qp->state for what they have asked or set.
+  if ((mask & IBV_QP_STATE) != 0) qp.state = attributes->qp_state;
   *init = qp.init;
   return 0;
 }

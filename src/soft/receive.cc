@@ -1,5 +1,9 @@
 // From the socket to the engine and to memory.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -45,6 +49,24 @@ bool scatter_bytes(const MemoryTable& memory, const Pd* pd, std::span<const engi
       [from](uint8_t* host, uint32_t at, uint32_t bytes) { std::memcpy(host, from + at, bytes); });
 }
 
+/// The same into memory that the program may have unmapped, which NICs survive as they hold the
+/// pages. False then. Costs a system call for each element.
+bool scatter_if_mapped(const MemoryTable& memory, const Pd* pd, std::span<const engine::Sge> sges,
+                       uint64_t offset, const uint8_t* from, uint32_t length) {
+  bool all = true;
+  const bool found =
+      scatter(memory, pd, sges, offset, length, [&](uint8_t* host, uint32_t at, uint32_t bytes) {
+        const iovec source = {const_cast<uint8_t*>(from) + at, bytes}, target = {host, bytes};
+        const ssize_t done = process_vm_writev(getpid(), &source, 1, &target, 1, 0);
+        if (done < 0 && errno != EFAULT) {
+          std::memcpy(host, from + at, bytes);  // Forbidden here.
+        } else if (done != static_cast<ssize_t>(bytes)) {
+          all = false;
+        }
+      });
+  return found && all;
+}
+
 /// Atomic against the program's own atomic instructions on the word. Both operands and the result
 /// are in host order.
 uint64_t apply_atomic(uint8_t* host, const engine::AtomicOperation& operation) {
@@ -59,6 +81,21 @@ uint64_t apply_atomic(uint8_t* host, const engine::AtomicOperation& operation) {
 }
 
 }  // namespace
+
+/// Datagrams come at any time, also when the program has already unmapped its buffers: UCX does so
+/// before it destroys the queue pair. The program polls no longer then, so that the service thread
+/// is the one to be careful.
+bool Process::place_datagram(Qp& qp, const engine::Placement& placement, const uint8_t* payload,
+                             const ReceivedBuffer& buffer) {
+  const Pd* pd = pd_of(qp.pd);
+  const auto copy =
+      service_inside_.load(std::memory_order_relaxed) ? scatter_if_mapped : scatter_bytes;
+  uint8_t grh[kGrhBytes];
+  write_grh(buffer, grh);
+  qp.packet_type = kUdpPacket | (buffer.flow.is_ipv4() ? kIpv4Packet : kIpv6Packet);
+  return copy(memory_, pd, placement.sges, 0, grh, sizeof grh) &&
+         copy(memory_, pd, placement.sges, placement.offset, payload, placement.length);
+}
 
 void Process::carry_out(Qp& qp, const engine::Effects& effects, const wire::Header& header,
                         const uint8_t* payload, const ReceivedBuffer& buffer) {
@@ -75,15 +112,11 @@ void Process::carry_out(Qp& qp, const engine::Effects& effects, const wire::Head
       const uint64_t original = header.atomic_original;
       placed = scatter_bytes(memory_, pd, placement.sges, placement.offset,
                              reinterpret_cast<const uint8_t*>(&original), sizeof original);
+    } else if (placement.grh) {
+      placed = place_datagram(qp, placement, payload, buffer);
     } else {
-      if (placement.grh) {
-        uint8_t grh[kGrhBytes];
-        write_grh(buffer, grh);
-        qp.packet_type = kUdpPacket | (buffer.flow.is_ipv4() ? kIpv4Packet : kIpv6Packet);
-        placed = scatter_bytes(memory_, pd, placement.sges, 0, grh, sizeof grh);
-      }
-      placed = placed && scatter_bytes(memory_, pd, placement.sges, placement.offset, payload,
-                                       placement.length);
+      placed =
+          scatter_bytes(memory_, pd, placement.sges, placement.offset, payload, placement.length);
     }
   }
   if (!placed) count(Count::kPlacementFault);

@@ -54,6 +54,7 @@ TEST(SoftObjects, QueriesTellTheTruth) {
   ASSERT_EQ(query_device(context, &device), 0);
   EXPECT_EQ(device.phys_port_cnt, 1);
   EXPECT_EQ(device.max_qp, 16383);
+  EXPECT_NE(device.vendor_id, 0u);
   EXPECT_NE(device.node_guid, 0u);
   EXPECT_EQ(device.node_guid, get_device_guid(context->device));
   ibv_device_attr_ex extended{};

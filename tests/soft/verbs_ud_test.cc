@@ -1,5 +1,8 @@
 // Unreliable datagrams: addressing, the 40 bytes in front, keys, and answering by what a completion
 // says.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "rig.h"
 
 namespace roce::soft::test {
@@ -67,6 +70,28 @@ TEST(SoftUd, Ipv4MessageArrivesBehindItsIpHeader) {
   uint32_t sum = 0;
   for (int i = 0; i < 20; i += 2) sum += ip[i] << 8 | ip[i + 1];
   EXPECT_EQ((sum & 0xFFFF) + (sum >> 16), 0xFFFFu);
+}
+
+// A NIC holds the pages of a region; UCX counts on that when it ends.
+TEST(SoftUd, ADatagramForUnmappedMemoryHurtsNobody) {
+  DatagramPair pair;
+  ASSERT_NE(pair.to_b, nullptr);
+  constexpr size_t kBytes = 1 << 16;
+  ASSERT_EQ(dereg_mr(pair.b.mr), 0);
+  void* const pages =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  pair.b.data = static_cast<uint8_t*>(pages);
+  pair.b.mr = reg_mr(pair.b.pd, pages, kBytes, IBV_ACCESS_LOCAL_WRITE);
+  ASSERT_NE(pair.b.mr, nullptr);
+  ASSERT_EQ(pair.b.receive(4, 0, 256), 0);
+  ASSERT_EQ(munmap(pages, kBytes), 0);
+  const uint64_t before = counter("placement_faults");
+  // Nobody polls: the service thread takes what comes.
+  usleep(50'000);
+  ASSERT_EQ(pair.send(1, 9), 0);
+  for (int i = 0; i < 200 && counter("placement_faults") == before; ++i) usleep(10'000);
+  EXPECT_EQ(counter("placement_faults"), before + 1);
 }
 
 TEST(SoftUd, Ipv6MessageArrivesBehindItsIpHeader) {
