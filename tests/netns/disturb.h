@@ -64,8 +64,8 @@ class FlowEnd {
   }
   /// Ends the process unless the bytes of the peer's text have arrived.
   void check(uint32_t number, const uint8_t* at, uint32_t bytes) const;
-  /// Names and times of events so far, state and active MTU of the port.
-  void print_port() const;
+  /// Names of the events so far, state and active MTU of the port.
+  void print_port();
 
   ibv_qp* qp() const { return qp_; }
   uint8_t* target(uint32_t number) { return target_.data() + number % kFlowDepth * kFlowBytes; }

@@ -9,6 +9,8 @@
 namespace roce::test {
 namespace {
 
+constexpr int kEventsAtMost = 100;
+
 const char* name_of(ibv_event_type type) {
   switch (type) {
     case IBV_EVENT_PORT_ACTIVE:
@@ -115,7 +117,12 @@ void FlowEnd::note_event() {
   soft::ack_async_event(&event);
 }
 
-void FlowEnd::print_port() const {
+void FlowEnd::print_port() {
+  for (int i = 0; i < kEventsAtMost; ++i) {
+    pollfd fd{port_.context->async_fd, POLLIN, 0};
+    if (poll(&fd, 1, 0) != 1) break;
+    note_event();
+  }
   ibv_port_attr attr{};
   expect(soft::query_port(port_.context, 1, &attr), "query_port");
   std::printf("  events:%s; port %s, active MTU %d\n", events_.c_str(),

@@ -87,6 +87,7 @@ class Flow {
     if (failed_ == 0) {
       first_failure_ = wc.status;
       failed_after_ = since(last_progress_);
+      failed_at_ = since(start_);
     } else if (wc.status != IBV_WC_WR_FLUSH_ERR) {
       die("completion %u after the first that failed has status %d, not flushed", failed_,
           static_cast<int>(wc.status));
@@ -101,9 +102,11 @@ class Flow {
     ibv_qp_attr attr{};
     ibv_qp_init_attr init{};
     expect(soft::query_qp(end_.qp(), &attr, IBV_QP_STATE, &init), "query_qp");
-    std::printf("  status %d %.2f s after the last progress, %u of %u requests flushed, state %d\n",
-                static_cast<int>(first_failure_), failed_after_, failed_ - 1, owed - 1,
-                static_cast<int>(attr.qp_state));
+    std::printf(
+        "  status %d after %.2f s, %.2f s after the last progress, %u of %u requests flushed, "
+        "state %d\n",
+        static_cast<int>(first_failure_), failed_at_, failed_after_, failed_ - 1, owed - 1,
+        static_cast<int>(attr.qp_state));
     if (plan_.reported == 0) die("the queue pair failed");
     if (first_failure_ != IBV_WC_RETRY_EXC_ERR) die("the status is not IBV_WC_RETRY_EXC_ERR");
     if (failed_ != owed) die("not every request has completed");
@@ -127,7 +130,7 @@ class Flow {
   uint32_t failed_ = 0;  ///< Completions without success.
   ibv_wc_status first_failure_ = IBV_WC_SUCCESS;
   Clock::time_point start_, last_progress_;
-  double longest_gap_ = 0, failed_after_ = 0;
+  double longest_gap_ = 0, failed_at_ = 0, failed_after_ = 0;
 };
 
 }  // namespace
