@@ -11,8 +11,7 @@
 namespace roce::test {
 
 struct FlowPlan {
-  uint32_t milliseconds = 0;
-  uint32_t reported = 0;  ///< Not 0: the flow must end with IBV_WC_RETRY_EXC_ERR.
+  bool reported = false;  ///< The flow must end with IBV_WC_RETRY_EXC_ERR.
   PathChoice path;
 };
 
@@ -37,6 +36,10 @@ struct FlowName {
   uint32_t target_rkey, source_rkey;
   uint32_t plain;  ///< As in PathChoice; the initiator's choice counts.
 };
+
+/// SIGTERM makes told_to_end() true.
+void listen_to_script();
+bool told_to_end();
 
 /// Buffers, queue pair and asynchronous events of one end.
 class FlowEnd {

@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,8 @@ namespace roce::test {
 namespace {
 
 constexpr int kEventsAtMost = 100;
+
+volatile sig_atomic_t told = 0;
 
 const char* name_of(ibv_event_type type) {
   switch (type) {
@@ -27,6 +30,12 @@ const char* name_of(ibv_event_type type) {
 }
 
 }  // namespace
+
+void listen_to_script() {
+  signal(SIGTERM, [](int) { told = 1; });
+}
+
+bool told_to_end() { return told != 0; }
 
 FlowEnd::FlowEnd(const std::string& own, uint32_t seed, uint32_t peer_seed)
     : port_(open_port(own)),

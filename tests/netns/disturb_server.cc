@@ -1,5 +1,4 @@
 #include <arpa/inet.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,8 +9,6 @@ namespace roce::test {
 namespace {
 
 constexpr int kTickMs = 20;
-
-volatile sig_atomic_t told_to_end = 0;
 
 class Server {
  public:
@@ -24,7 +21,7 @@ class Server {
 
   /// Until the last word, or until the script says that the flow has failed.
   void run() {
-    while (!last_heard_ && told_to_end == 0)
+    while (!last_heard_ && !told_to_end())
       end_.wait(kTickMs, [this](const ibv_wc& wc) { take(wc); });
     for (int i = 0; i < 10 && last_heard_; ++i) end_.wait(kTickMs, [](const ibv_wc&) {});
     std::printf("  server: %u messages, all bytes right", messages_);
@@ -72,7 +69,7 @@ class Server {
 }  // namespace
 
 void run_server(const std::string& own) {
-  signal(SIGTERM, [](int) { told_to_end = 1; });
+  listen_to_script();
   Server(own).run();
 }
 

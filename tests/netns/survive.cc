@@ -2,7 +2,7 @@
 //
 //   survive one OWN SENDERS send|write|read BYTES MILLISECONDS [plain]
 //   survive sender OWN ONE
-//   survive flow OWN SERVER MILLISECONDS recovered|reported TIMEOUT RETRIES [plain]
+//   survive flow OWN SERVER recovered|reported TIMEOUT RETRIES [plain]
 //   survive serve OWN
 //
 // one: takes the messages of SENDERS processes at once, or reads from them. plain: as towards a
@@ -48,11 +48,10 @@ int main(int argc, char** argv) {
     run_one(argv[2], number_of(argv[3], 64), load);
   } else if (role == "sender" && argc == 4) {
     run_sender(argv[2], argv[3]);
-  } else if (role == "flow" && (argc == 8 || argc == 9)) {
-    const PathChoice path{argc == 9, static_cast<uint8_t>(number_of(argv[6], 31)),
-                          static_cast<uint8_t>(number_of(argv[7], 7))};
-    run_flow(argv[2], argv[3],
-             {number_of(argv[4], 20'000), std::string(argv[5]) == "reported", path});
+  } else if (role == "flow" && (argc == 7 || argc == 8)) {
+    const PathChoice path{argc == 8, static_cast<uint8_t>(number_of(argv[5], 31)),
+                          static_cast<uint8_t>(number_of(argv[6], 7))};
+    run_flow(argv[2], argv[3], {std::string(argv[4]) == "reported", path});
   } else if (role == "serve" && argc == 3) {
     run_server(argv[2]);
   } else {
