@@ -32,6 +32,7 @@ load() {
     wait "$pid" || [ "$status" != 0 ] || status=$?
   done
   echo "$out"
+  [ "$status" != 142 ] || die "$senders senders, $*: nothing more came (SIGALRM)"
   [ "$status" = 0 ] || failures+=("$senders senders, $*: $(tail -n 1 <<<"$out")")
   rate=$(sed -n 's/.*: \([0-9.]*\) MiB\/s.*/\1/p' <<<"$out")
 }
