@@ -42,8 +42,8 @@ struct Route {
                          ///< route decides.
   uint8_t hop_limit = 64;
   int sender = -1;         ///< Index of the send-only socket, set by UdpPort::assign_source.
-  bool no_trains = false;  ///< Set after EIO, EINVAL or EMSGSIZE on a train: this route's packets
-                           ///< leave singly.
+  bool no_trains = false;  ///< Set after EIO, EINVAL or EMSGSIZE on a train whose packets then left
+                           ///< singly, as this route's do from there on.
 };
 
 struct UdpCounters {

@@ -282,7 +282,6 @@ bool SendQueue::handle_error(int error, UdpCounters& counters) {
   }
   ++counters.tx_train_refused;
   train.refused = true;
-  if (train.route != nullptr) train.route->no_trains = true;
   return true;
 }
 
@@ -318,6 +317,9 @@ bool SendQueue::send_singly(UdpCounters& counters) {
     }
     ++counters.tx_calls;
     if (sendmsg(fd_.get(), &message, 0) >= 0) {
+      // Not before: an interface whose MTU is too small now, or an address that is gone, refuses
+      // single packets as well, and when it is back it takes trains again.
+      if (bytes == train.segment_bytes && train.route != nullptr) train.route->no_trains = true;
       ++counters.tx_trains;
       ++counters.tx_datagrams;
       counters.tx_bytes += bytes;

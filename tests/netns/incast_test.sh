@@ -26,10 +26,13 @@ load() {
   done
   out=$("$hosts" exec h1 timeout 40 "$program" one 10.77.0.1 "$senders" "$1" "$2" $milliseconds ${3:+"$3"} 2>&1) ||
     status=$?
+  # Nobody else ends a sender that has nothing to send.
+  [ "$status" = 0 ] || kill "${pids[@]}" 2>/dev/null || true
   for pid in "${pids[@]}"; do
-    wait "$pid" || status=$?
+    wait "$pid" || [ "$status" != 0 ] || status=$?
   done
   echo "$out"
+  [ "$status" != 142 ] || die "$senders senders, $*: nothing more came (SIGALRM)"
   [ "$status" = 0 ] || failures+=("$senders senders, $*: $(tail -n 1 <<<"$out")")
   rate=$(sed -n 's/.*: \([0-9.]*\) MiB\/s.*/\1/p' <<<"$out")
 }

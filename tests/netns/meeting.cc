@@ -31,6 +31,7 @@ sockaddr_in tcp_address(const std::string& text) {
 void die(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  std::fflush(stdout);
   std::fprintf(stderr, "%s: ", program_invocation_short_name);
   std::vfprintf(stderr, format, arguments);
   std::fputc('\n', stderr);

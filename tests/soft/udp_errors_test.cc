@@ -166,6 +166,17 @@ TEST_P(UdpErrors, RefusedTrainLeavesAsSinglePacketsWithIpIdZero) {
   EXPECT_EQ(port_->counters().tx_errors, 0u);
 }
 
+TEST_P(UdpErrors, TrainsLeaveAgainAfterATimeWhenNothingDid) {
+  plan.trains = EMSGSIZE;
+  plan.messages = {EMSGSIZE, EMSGSIZE, EMSGSIZE, 0};
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(add(*port_, to_, some_payload(1000, i)));
+  ASSERT_TRUE(add(*port_, to_, some_payload(40)));  // Small enough for the MTU of now.
+  ASSERT_TRUE(port_->flush());
+  EXPECT_EQ(port_->counters().tx_errors, 3u);
+  EXPECT_EQ(receiver_->receive(1).size(), 1u);
+  EXPECT_FALSE(to_.no_trains);
+}
+
 TEST_P(UdpErrors, FullBufferAmidTheSinglesGoesOnWhereItStopped) {
   plan.trains = EIO;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(add(*port_, to_, some_payload(1000, i)));
