@@ -13,9 +13,6 @@ need_program mpicxx.mpich mpich
 mpicxx.mpich -E -include mpi.h -x c++ /dev/null >/dev/null 2>&1 || skip "MPICH's mpi.h is not installed (package libmpich-dev)"
 if [ -n "${ROCE_TEST_OWN_NETWORK:-}" ]; then ip link set lo up || die "no loopback interface"; fi
 export UCX_NET_DEVICES=rocesw0:1 UCX_LOG_LEVEL=info
-# UCX's registration cache deregisters memory after it has unmapped it, and UCX unmaps the receive buffers of a UD queue
-# pair before it destroys that: a NIC keeps such pages, the soft device, which writes through the mapping, cannot.
-export UCX_IB_REG_METHODS=direct
 
 programs="ring allreduce halo latency bandwidth"
 for program in $programs; do
