@@ -19,6 +19,7 @@
 
 #include "soft/memory_table.h"
 #include "soft/objects.h"
+#include "soft/post_batching.h"
 #include "soft/receive_shares.h"
 #include "soft/service_thread.h"
 #include "soft/timer_heap.h"
@@ -186,6 +187,7 @@ class Process {
   bool blocked_ = false;  ///< A socket's buffer is full: packets wait in UdpPort.
   std::atomic<int> receive_fd_{-1};
   std::atomic<int> blocked_fd_{-1};
+  PostBatching batching_;
   engine::TimeNs last_poll_ = 0;    ///< Of a completion queue.
   engine::TimeNs last_look_ = 0;    ///< Into the socket, by a poll or in a burst of posts.
   engine::TimeNs polls_since_ = 0;  ///< Start of the span whose polls are counted.

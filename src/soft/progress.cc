@@ -87,8 +87,13 @@ void Process::take_up_flagged(engine::TimeNs now) {
 
 void Process::posted(Qp& qp) {
   raise_flag(qp);
+  if (!service_.armed() &&
+      batching_.may_wait(qp.sends.engine_used.load(std::memory_order_relaxed))) {
+    return;
+  }
   if (!try_enter()) return;
   const engine::TimeNs time = now();
+  batching_.posted(time);
   // A program that polls does not while it posts one message after the other. So that the service
   // thread need not take over for such a burst, the burst reads the socket.
   if (time - last_look_ > ServiceThread::kBusyPollNs && time - last_poll_ < kLongestBurstNs) {
@@ -171,6 +176,7 @@ int Process::poll() {
   if (udp_ != nullptr) {
     const engine::TimeNs time = now();
     note_poll(time);
+    batching_.polled(time);
     take_up_flagged(time);
     packets = receive_batch(time);
     drive(time);
@@ -184,6 +190,7 @@ bool Process::service_round(engine::TimeNs* next) {
   service_inside_.store(true, std::memory_order_relaxed);
   if (udp_ != nullptr) {
     const engine::TimeNs time = now();
+    batching_.not_polled();
     take_up_flagged(time);
     receive_batch(time);
     drive(time);

@@ -9,6 +9,7 @@ roce_test(soft_verbs_events 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_events_t
 roce_test(soft_verbs_process 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_process_test)
 # Not in slot 0: port 4791 is for the NIC that a test plays.
 roce_test(soft_agreement 60 soft env ROCE_SOFT_FIRST_SLOT=1 ${ROCE_BUILD_DIR}/tests/soft/agreement_test)
+roce_test(soft_post_batching 60 soft ${ROCE_BUILD_DIR}/tests/soft/post_batching_test)
 roce_test(soft_verbs_limits 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_limits_test)
 roce_test(soft_verbs_states 60 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_states_test)
 roce_test(soft_work_request_api 120 soft ${ROCE_BUILD_DIR}/tests/soft/work_request_api_test)
