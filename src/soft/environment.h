@@ -11,8 +11,7 @@
 namespace roce::soft {
 
 /// ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE, ROCE_SOFT_FIRST_SLOT and ROCE_SOFT_RECEIVE_BUFFER.
-/// A value out of range is
-/// reported on stderr once and its default used.
+/// A value out of range is reported on stderr once and its default used.
 Options options_from_environment();
 
 /// Whether one element of a comma list (interface name, or address/prefix) matches the interface.
