@@ -26,7 +26,7 @@ class PostBatching {
   static constexpr engine::TimeNs kSoonNs = 10'000;
   static constexpr engine::TimeNs kLateNs = 100'000;
   static constexpr uint32_t kSignsAtFirst = 16;
-  static constexpr uint32_t kSignsAtMost = 1 << 14;
+  static constexpr uint32_t kSignsAtMost = 1 << 10;
 
   /// By a thread that has posted, without the lock: whether the request may wait.
   bool may_wait(uint32_t under_way) {
