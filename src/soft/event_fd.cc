@@ -1,5 +1,6 @@
 #include "soft/event_fd.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -26,6 +27,11 @@ bool try_take_event_fd(int fd) {
   uint64_t value = 0;
   iovec part = {&value, sizeof value};
   return preadv2(fd, &part, 1, -1, RWF_NOWAIT) == sizeof value;
+}
+
+bool is_blocking(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_NONBLOCK) == 0;
 }
 
 void close_descriptor(int fd) {

@@ -14,6 +14,8 @@ void post_event_fd(int fd);
 bool take_event_fd(int fd);
 /// Takes one if there is any, without blocking whatever the descriptor's mode.
 bool try_take_event_fd(int fd);
+/// Whether taking one would block if there is none: the program may have changed the mode.
+bool is_blocking(int fd);
 /// close(); negative descriptors are ignored.
 void close_descriptor(int fd);
 

@@ -155,9 +155,10 @@ void raise_completion_event(Cq& cq) {
 }
 
 int get_cq_event(ibv_comp_channel* verbs, ibv_cq** cq_out, void** cq_context) {
-  if (!Process::usable()) return -1;
+  Process* process = Process::usable();
+  if (process == nullptr) return -1;
   Channel& channel = *channel_of(verbs);
-  while (take_event_fd(channel.fd)) {
+  while (process->wait_for_event(channel.fd)) {
     std::lock_guard guard(channel.mutex);
     if (channel.waiting.empty()) continue;
     Cq* cq = channel.waiting.front();

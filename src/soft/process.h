@@ -88,6 +88,9 @@ class Process {
   /// The service thread's round. False: somebody else holds the lock. next: when it has to come
   /// again.
   bool service_round(engine::TimeNs* next);
+  /// Blocks until it has taken one event off the event descriptor, and watches the socket meanwhile
+  /// if that saves a thread (event_wait.cc). False with errno as take_event_fd gives it.
+  bool wait_for_event(int event_fd);
 
   bool try_enter();
   void enter();  ///< Waits for the lock; for control calls.
@@ -148,6 +151,10 @@ class Process {
   void note_look(engine::TimeNs now);
   void note_poll(engine::TimeNs now);
   engine::TimeNs next_deadline() const;
+  engine::TimeNs look_unpolled();
+  bool guest_round(engine::TimeNs* next);
+  // event_wait.cc
+  bool watch_as_guest(int event_fd);
   // transmit.cc
   void transmit(engine::TimeNs now);
   bool transmit_burst(Qp& qp, engine::TimeNs now);
@@ -193,6 +200,7 @@ class Process {
   engine::TimeNs polls_since_ = 0;  ///< Start of the span whose polls are counted.
   uint32_t polls_ = 0;
   std::atomic<engine::TimeNs> last_look_seen_{0};  ///< For the service thread's tick.
+  std::atomic<int> event_waiters_{0};              ///< Threads in wait_for_event.
 
   std::array<std::atomic<uint64_t>, static_cast<int>(Count::kCount)> counts_{};
   ServiceThread service_;

@@ -87,7 +87,7 @@ void Process::take_up_flagged(engine::TimeNs now) {
 
 void Process::posted(Qp& qp) {
   raise_flag(qp);
-  if (!service_.armed() &&
+  if (service_.disarmed() &&
       batching_.may_wait(qp.sends.engine_used.load(std::memory_order_relaxed))) {
     return;
   }
@@ -153,7 +153,7 @@ void Process::note_poll(engine::TimeNs now) {
   last_poll_ = now;
   note_look(now);
   const engine::TimeNs span = now - polls_since_;
-  if (span <= ServiceThread::kDisarmAfterNs || !service_.armed()) return;
+  if (span <= ServiceThread::kDisarmAfterNs || service_.disarmed()) return;
   if (polls_ * ServiceThread::kBusyPollNs >= span) {
     count(Count::kDisarms);
     service_.disarm();
@@ -185,9 +185,8 @@ int Process::poll() {
   return packets;
 }
 
-bool Process::service_round(engine::TimeNs* next) {
-  if (!try_enter()) return false;
-  service_inside_.store(true, std::memory_order_relaxed);
+/// The lock is held: what a thread does that was woken, instead of one that polls.
+engine::TimeNs Process::look_unpolled() {
   if (udp_ != nullptr) {
     const engine::TimeNs time = now();
     batching_.not_polled();
@@ -195,9 +194,24 @@ bool Process::service_round(engine::TimeNs* next) {
     receive_batch(time);
     drive(time);
   }
-  *next = next_deadline();
+  return next_deadline();
+}
+
+bool Process::service_round(engine::TimeNs* next) {
+  if (!try_enter()) return false;
+  service_inside_.store(true, std::memory_order_relaxed);
+  *next = look_unpolled();
   service_.plan(*next);
   service_inside_.store(false, std::memory_order_relaxed);
+  leave();
+  return true;
+}
+
+bool Process::guest_round(engine::TimeNs* next) {
+  if (!try_enter()) return false;
+  *next = look_unpolled();
+  polls_since_ = now();  // Who blocks is no busy poller.
+  polls_ = 0;
   leave();
   return true;
 }

@@ -37,7 +37,7 @@ int ServiceThread::start(Process& process) {
   if (wake_fd_ < 0) return errno;
   if (monitor_fd_ < 0) monitor_fd_ = open_change_monitor();
   stop_.store(false);
-  armed_.store(true);
+  watch_.store(Watch::kService);
   // The thread must not run the program's signal handlers, so it starts with all signals blocked.
   sigset_t all, before;
   sigfillset(&all);
@@ -75,11 +75,21 @@ void ServiceThread::hurry() {
 
 void ServiceThread::arm() {
   // A plain look first: programs arm completion queues often while the thread is armed already.
-  if (!armed() && !armed_.exchange(true)) wake();
+  if (disarmed() && change_watch(Watch::kPolls, Watch::kService)) wake();
 }
 
 void ServiceThread::disarm() {
-  if (armed() && armed_.exchange(false)) wake();
+  if (!disarmed() && watch_.exchange(Watch::kPolls) != Watch::kPolls) wake();
+}
+
+bool ServiceThread::admit_guest() {
+  if (!guest_seen_.load(std::memory_order_relaxed)) guest_seen_.store(true);
+  if (change_watch(Watch::kService, Watch::kGuest)) wake();
+  return watch_.load() == Watch::kGuest;
+}
+
+void ServiceThread::dismiss_guest() {
+  if (change_watch(Watch::kGuest, Watch::kService)) wake();
 }
 
 void* ServiceThread::run(void* self) {
@@ -93,10 +103,16 @@ void* ServiceThread::run(void* self) {
 void ServiceThread::loop() {
   while (!stop_.load()) {
     process_->count(Process::Count::kServiceWakes);
-    if (armed()) {
-      serve_armed();
-    } else {
-      serve_disarmed();
+    switch (watch_.load()) {
+      case Watch::kService:
+        serve_armed();
+        break;
+      case Watch::kGuest:
+        serve_beside_guest();
+        break;
+      case Watch::kPolls:
+        serve_disarmed();
+        break;
     }
   }
 }
@@ -104,31 +120,45 @@ void ServiceThread::loop() {
 void ServiceThread::serve_armed() {
   tick_ns_ = kFirstTickNs;
   engine::TimeNs next = engine::kNever;
-  if (process_->service_round(&next)) {
-    wait(next, true);
-    return;
+  if (round(&next)) wait(next, process_->receive_fd(), process_->blocked_fd());
+}
+
+void ServiceThread::serve_beside_guest() {
+  tick_ns_ = kFirstTickNs;
+  const engine::TimeNs until = Process::now() + tick_ns_;
+  wait(until, -1, process_->blocked_fd());
+  if (Process::now() < until) {
+    engine::TimeNs next;
+    if (process_->blocked_fd() >= 0) round(&next);
+  } else if (!guest_seen_.exchange(false)) {
+    change_watch(Watch::kGuest, Watch::kService);
   }
-  // The holder does the work. Watching the socket meanwhile would only spin.
-  const timespec pause = to_timespec(kLockMissNs);
-  nanosleep(&pause, nullptr);
 }
 
 void ServiceThread::serve_disarmed() {
   const engine::TimeNs until = Process::now() + tick_ns_;
-  wait(until, false);
+  wait(until, -1, -1);
   const engine::TimeNs now = Process::now();
-  if (armed() || now < until) return;  // Armed by req_notify, or the monitor spoke.
+  if (!disarmed() || now < until) return;  // Armed by req_notify, or the monitor spoke.
   tick_ns_ = std::min(2 * tick_ns_, kLastTickNs);
-  if (now - std::min(now, process_->last_look_seen()) > kArmAfterNs) armed_.store(true);
+  if (now - std::min(now, process_->last_look_seen()) > kArmAfterNs) {
+    change_watch(Watch::kPolls, Watch::kService);
+  }
 }
 
-void ServiceThread::wait(engine::TimeNs until, bool watch_socket) {
-  pollfd fds[4] = {
-      {wake_fd_, POLLIN, 0}, {monitor_fd_, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
-  if (watch_socket) {
-    fds[2].fd = process_->receive_fd();
-    fds[3].fd = process_->blocked_fd();
-  }
+bool ServiceThread::round(engine::TimeNs* next) {
+  if (process_->service_round(next)) return true;
+  // The holder does the work. Watching the socket meanwhile would only spin.
+  const timespec pause = to_timespec(kLockMissNs);
+  nanosleep(&pause, nullptr);
+  return false;
+}
+
+void ServiceThread::wait(engine::TimeNs until, int receive_fd, int blocked_fd) {
+  pollfd fds[4] = {{wake_fd_, POLLIN, 0},
+                   {monitor_fd_, POLLIN, 0},
+                   {receive_fd, POLLIN, 0},
+                   {blocked_fd, POLLOUT, 0}};
   const engine::TimeNs now = Process::now();
   const engine::TimeNs sleep = until <= now ? 0 : std::min(until - now, kLongestSleepNs);
   const timespec limit = to_timespec(sleep);

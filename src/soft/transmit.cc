@@ -127,7 +127,7 @@ void Process::transmit(engine::TimeNs now) {
   for (Qp* qp : sent_datagrams_) settle(*qp);
   sent_datagrams_.clear();
   blocked_fd_.store(blocked_ ? udp_->blocked_fd() : -1, std::memory_order_release);
-  if (blocked_ && !was_blocked && service_.armed()) service_.hurry();
+  if (blocked_ && !was_blocked && !service_.disarmed()) service_.hurry();
 }
 
 void Process::flush_acks(Qp* only) {
