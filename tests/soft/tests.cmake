@@ -5,6 +5,7 @@ roce_test(soft_parts 60 soft ${ROCE_BUILD_DIR}/tests/soft/parts_test)
 roce_test(soft_verbs_rc 120 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_rc_test)
 roce_test(soft_verbs_objects 120 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_objects_test)
 roce_test(soft_verbs_ud 120 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_ud_test)
+roce_test(soft_event_wait 120 soft ${ROCE_BUILD_DIR}/tests/soft/event_wait_test)
 roce_test(soft_verbs_events 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_events_test)
 roce_test(soft_verbs_process 240 soft ${ROCE_BUILD_DIR}/tests/soft/verbs_process_test)
 # Not in slot 0: port 4791 is for the NIC that a test plays.
