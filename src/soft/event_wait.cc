@@ -2,7 +2,6 @@
 // service thread's guest (service_thread.h): the packet that raises the event then wakes one thread
 // and not two, one after the other.
 #include <poll.h>
-#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,18 +16,6 @@ namespace {
 constexpr engine::TimeNs kNsPerSecond = 1'000'000'000;
 /// How long to keep away from a lock that another thread holds.
 constexpr engine::TimeNs kLockMissNs = 50'000;
-
-/// A thread may be cancelled while it blocks for an event, but not while it holds the lock.
-class NotCancelled {
- public:
-  NotCancelled() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
-  ~NotCancelled() { pthread_setcancelstate(before_, nullptr); }
-  NotCancelled(const NotCancelled&) = delete;
-  NotCancelled& operator=(const NotCancelled&) = delete;
-
- private:
-  int before_ = PTHREAD_CANCEL_ENABLE;
-};
 
 /// Leaves the count also when the thread is cancelled, which unwinds the stack.
 class Waiter {
@@ -61,11 +48,7 @@ bool Process::wait_for_event(int event_fd) {
 /// the descriptor is gone.
 bool Process::watch_as_guest(int event_fd) {
   engine::TimeNs next = engine::kNever;
-  bool looked;
-  {
-    const NotCancelled guard;
-    looked = guest_round(&next);
-  }
+  const bool looked = guest_round(&next);
   pollfd fds[3] = {{event_fd, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
   engine::TimeNs sleep = kLockMissNs;
   if (looked) {

@@ -178,6 +178,7 @@ class Process {
   // The lock's line is shared by all threads; what the holder uses lies behind it.
   alignas(64) std::atomic<bool> locked_{false};
   std::atomic<uint32_t> control_waiters_{0};
+  int cancel_state_ = 0;                     ///< The holder's, from before it got the lock.
   std::atomic<bool> service_inside_{false};  ///< The service thread holds the lock.
   alignas(64) std::atomic<Qp*> flagged_{nullptr};
 

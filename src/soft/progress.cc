@@ -1,4 +1,5 @@
 // The progress lock and what its holder does with it.
+#include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
@@ -20,16 +21,23 @@ engine::TimeNs Process::now() {
 }
 
 // ---- the lock ----
+//
+// A thread that is cancelled while it has the lock would keep it for ever, and the socket's calls
+// are cancellation points; so whoever has it cannot be cancelled.
 
 bool Process::try_enter() {
   // Control calls wait for the lock; a thread that polls in a loop must not keep it from them. The
   // waiter looks at the flags when it leaves, so nothing that was posted gets lost.
   if (control_waiters_.load(std::memory_order_seq_cst) != 0) return false;
-  return !locked_.load(std::memory_order_seq_cst) &&
-         !locked_.exchange(true, std::memory_order_seq_cst);
+  if (locked_.load(std::memory_order_seq_cst) || locked_.exchange(true, std::memory_order_seq_cst))
+    return false;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+  return true;
 }
 
 void Process::enter() {
+  int before;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
   control_waiters_.fetch_add(1, std::memory_order_seq_cst);
   for (unsigned spins = 0; locked_.exchange(true, std::memory_order_seq_cst); ++spins) {
     if (spins < 100) {
@@ -42,6 +50,7 @@ void Process::enter() {
     }
   }
   control_waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  cancel_state_ = before;
 }
 
 bool Process::enter_within(std::chrono::milliseconds limit) {
@@ -50,17 +59,20 @@ bool Process::enter_within(std::chrono::milliseconds limit) {
     if (now() > end) return false;
     sched_yield();
   }
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
   return true;
 }
 
 void Process::leave() {
+  const int before = cancel_state_;
   for (;;) {
     locked_.store(false, std::memory_order_seq_cst);
     // A poster raises its flag, then tries the lock; this thread let the lock go, then looks at the
     // flags. One of the two sees the other.
-    if (flagged_.load(std::memory_order_seq_cst) == nullptr || !try_enter()) return;
+    if (flagged_.load(std::memory_order_seq_cst) == nullptr || !try_enter()) break;
     drive(now());
   }
+  pthread_setcancelstate(before, nullptr);
 }
 
 // ---- flags ----
