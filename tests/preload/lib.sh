@@ -6,6 +6,8 @@ set -u
 roce_run=$ROCE_BUILD_DIR/src/tools/roce_run
 library=$ROCE_BUILD_DIR/src/preload/.libs/libroce-verbs.so
 [ -e "$library" ] || die "$library is not built"
+! nm -D -u "$library" | grep -q -e __asan_init -e __tsan_init ||
+  skip "the library was built with sanitizers, the programs that load it were not"
 export ROCE_SOFT_IF_INCLUDE=lo # one device, rocesw0, and all traffic stays on loopback
 
 server=
