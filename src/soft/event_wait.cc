@@ -59,7 +59,10 @@ bool Process::watch_as_guest(int event_fd) {
   }
   const timespec limit = {static_cast<time_t>(sleep / kNsPerSecond),
                           static_cast<long>(sleep % kNsPerSecond)};
-  return ppoll(fds, std::size(fds), &limit, nullptr) >= 0;
+  if (ppoll(fds, std::size(fds), &limit, nullptr) < 0) return false;
+  if ((fds[0].revents & POLLNVAL) == 0) return true;
+  errno = EBADF;
+  return false;
 }
 
 }  // namespace roce::soft

@@ -162,5 +162,23 @@ TEST(EventWait, ASignalEndsTheWait) {
   EXPECT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
+TEST(EventWait, AChannelThatLosesItsDescriptorIsAnError) {
+  Device device;
+  Line line(device.context);
+  const int descriptor = dup(line.channel->fd);
+  int error = 0;
+  std::thread sleeper([&] {
+    ibv_cq* cq = nullptr;
+    void* cq_context = nullptr;
+    error = get_cq_event(line.channel, &cq, &cq_context) == 0 ? -1 : errno;
+  });
+  usleep(50'000);
+  EXPECT_EQ(close(line.channel->fd), 0);
+  sleeper.join();
+  EXPECT_EQ(error, EBADF);
+  EXPECT_EQ(dup2(descriptor, line.channel->fd), line.channel->fd);
+  EXPECT_EQ(close(descriptor), 0);
+}
+
 }  // namespace
 }  // namespace roce::soft::test
