@@ -2,7 +2,6 @@
 // service thread's guest (service_thread.h): the packet that raises the event then wakes one thread
 // and not two, one after the other.
 #include <poll.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,10 +11,6 @@
 
 namespace roce::soft {
 namespace {
-
-constexpr engine::TimeNs kNsPerSecond = 1'000'000'000;
-/// How long to keep away from a lock that another thread holds.
-constexpr engine::TimeNs kLockMissNs = 50'000;
 
 /// Leaves the count also when the thread is cancelled, which unwinds the stack.
 class Waiter {
@@ -50,15 +45,14 @@ bool Process::watch_as_guest(int event_fd) {
   engine::TimeNs next = engine::kNever;
   const bool looked = guest_round(&next);
   pollfd fds[3] = {{event_fd, POLLIN, 0}, {-1, POLLIN, 0}, {-1, POLLOUT, 0}};
-  engine::TimeNs sleep = kLockMissNs;
+  engine::TimeNs sleep = ServiceThread::kLockMissNs;
   if (looked) {
     fds[1].fd = receive_fd();
     fds[2].fd = blocked_fd();
     const engine::TimeNs time = now();
-    sleep = next <= time ? 0 : std::min(next - time, kNsPerSecond);
+    sleep = next <= time ? 0 : std::min(next - time, ServiceThread::kLongestSleepNs);
   }
-  const timespec limit = {static_cast<time_t>(sleep / kNsPerSecond),
-                          static_cast<long>(sleep % kNsPerSecond)};
+  const timespec limit = to_timespec(sleep);
   if (ppoll(fds, std::size(fds), &limit, nullptr) < 0) return false;
   if ((fds[0].revents & POLLNVAL) == 0) return true;
   errno = EBADF;

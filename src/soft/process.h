@@ -151,7 +151,7 @@ class Process {
   void note_look(engine::TimeNs now);
   void note_poll(engine::TimeNs now);
   engine::TimeNs next_deadline() const;
-  engine::TimeNs look_unpolled();
+  engine::TimeNs look_unpolled(engine::TimeNs time);
   bool guest_round(engine::TimeNs* next);
   // event_wait.cc
   bool watch_as_guest(int event_fd);

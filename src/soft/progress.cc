@@ -198,9 +198,8 @@ int Process::poll() {
 }
 
 /// The lock is held: what a thread does that was woken, instead of one that polls.
-engine::TimeNs Process::look_unpolled() {
+engine::TimeNs Process::look_unpolled(engine::TimeNs time) {
   if (udp_ != nullptr) {
-    const engine::TimeNs time = now();
     batching_.not_polled();
     take_up_flagged(time);
     receive_batch(time);
@@ -212,7 +211,7 @@ engine::TimeNs Process::look_unpolled() {
 bool Process::service_round(engine::TimeNs* next) {
   if (!try_enter()) return false;
   service_inside_.store(true, std::memory_order_relaxed);
-  *next = look_unpolled();
+  *next = look_unpolled(now());
   service_.plan(*next);
   service_inside_.store(false, std::memory_order_relaxed);
   leave();
@@ -221,8 +220,9 @@ bool Process::service_round(engine::TimeNs* next) {
 
 bool Process::guest_round(engine::TimeNs* next) {
   if (!try_enter()) return false;
-  *next = look_unpolled();
-  polls_since_ = now();  // Who blocks is no busy poller.
+  const engine::TimeNs time = now();
+  *next = look_unpolled(time);
+  polls_since_ = time;  // Who blocks is no busy poller.
   polls_ = 0;
   leave();
   return true;

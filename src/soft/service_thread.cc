@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,19 +14,10 @@
 #include "soft/process.h"
 
 namespace roce::soft {
-namespace {
-
-constexpr engine::TimeNs kNsPerSecond = 1'000'000'000;
-/// How long to keep away from a lock that another thread holds.
-constexpr engine::TimeNs kLockMissNs = 50'000;
-/// Longest sleep: bounds what a lost wake-up could cost.
-constexpr engine::TimeNs kLongestSleepNs = kNsPerSecond;
-
 timespec to_timespec(engine::TimeNs ns) {
+  constexpr engine::TimeNs kNsPerSecond = 1'000'000'000;
   return {static_cast<time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)};
 }
-
-}  // namespace
 
 int ServiceThread::start(Process& process) {
   std::lock_guard guard(start_mutex_);

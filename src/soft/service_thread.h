@@ -15,6 +15,7 @@
 #define ROCE_SOFT_SERVICE_THREAD_H_
 
 #include <pthread.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstdint>
@@ -26,6 +27,8 @@ namespace roce::soft {
 
 class Process;
 
+timespec to_timespec(engine::TimeNs ns);
+
 class ServiceThread {
  public:
   static constexpr engine::TimeNs kDisarmAfterNs = 50'000;
@@ -33,6 +36,10 @@ class ServiceThread {
   static constexpr engine::TimeNs kArmAfterNs = 100'000;
   static constexpr engine::TimeNs kFirstTickNs = 1'000'000;
   static constexpr engine::TimeNs kLastTickNs = 16'000'000;
+  /// How long to keep away from a lock that another thread holds.
+  static constexpr engine::TimeNs kLockMissNs = 50'000;
+  /// Longest sleep: bounds what a lost wake-up could cost.
+  static constexpr engine::TimeNs kLongestSleepNs = 1'000'000'000;
 
   /// 0 if it runs, else errno. The thread blocks all signals.
   int start(Process& process);
