@@ -69,8 +69,9 @@ struct Fragment {
   Endpoint* endpoint = nullptr;
 };
 
-/// A put or get under way. Owned by the adapter until complete was called.
+/// A put, get or atomic operation under way. Owned by the adapter until complete was called.
 struct Operation {
+  enum class Kind : uint8_t { kPut, kGet, kFetchAdd, kCompareSwap };
   void (*complete)(Operation*, Code status) = nullptr;
   void* context = nullptr;
   // the transport's
@@ -80,9 +81,10 @@ struct Operation {
   Registration* local = nullptr;
   MemoryHandle remote{};
   uint64_t bytes = 0, posted_bytes = 0, pending_chunks = 0;
-  bool is_get = false;
+  uint64_t compare_add = 0, swap = 0;  ///< Operands of atomics.
+  Kind kind = Kind::kPut;
   bool failed = false;
-  Fragment* copy = nullptr;  ///< Holds the data of a put without registration.
+  Fragment* copy = nullptr;  ///< Stands in for local memory without registration.
 };
 
 struct Options {
@@ -107,8 +109,10 @@ struct Options {
 
 struct Limits {
   size_t max_put_bytes = 0,
-         max_get_bytes = 0;     ///< Largest single operation (min of device and 1 GiB).
-  size_t max_inline_bytes = 0;  ///< Puts up to this need no local registration.
+         max_get_bytes = 0;       ///< Largest single operation (min of device and 1 GiB).
+  size_t max_inline_bytes = 0;    ///< Puts up to this need no local registration.
+  bool has_atomics = false;       ///< fetch_add and compare_swap, atomic against each other.
+  bool atomics_with_cpu = false;  ///< Also against the atomic instructions of programs.
   size_t eager_bytes = 0;  ///< Largest message that several peers may send unannounced at once and
                            ///< the receive memory of the device holds; larger ones are better read
                            ///< by the receiver.
@@ -159,6 +163,16 @@ class Transport {
              uint64_t remote_addr, const MemoryHandle& remote, size_t bytes);
   Status get(Endpoint* peer, Operation* op, void* local_addr, Registration* local,
              uint64_t remote_addr, const MemoryHandle& remote, size_t bytes);
+
+  /// Start or queue an atomic operation on 8 bytes in the peer's memory. What they held before is
+  /// in result_addr (8 bytes) when complete is called with kOk; `local` is the registration of
+  /// result_addr or null. kNotSupported: remote_addr is no multiple of 8, or a device here has no
+  /// atomics (Limits).
+  Status fetch_add(Endpoint* peer, Operation* op, void* result_addr, Registration* local,
+                   uint64_t remote_addr, const MemoryHandle& remote, uint64_t addend);
+  Status compare_swap(Endpoint* peer, Operation* op, void* result_addr, Registration* local,
+                      uint64_t remote_addr, const MemoryHandle& remote, uint64_t compare,
+                      uint64_t swap);
 
   /// errno-like: kOutOfResources for ENOMEM and EAGAIN (memlock; text tells), kInvalidArgument
   /// else.

@@ -42,7 +42,9 @@ mca_btl_base_module_t default_values() {
   values.btl_exclusivity = kExclusivity;
   values.btl_latency = kLatencyMicroseconds;
   values.btl_bandwidth = 0;  // from the device
-  values.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | kExtraFlags;
+  values.btl_flags =
+      MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | kAtomicFlags | kExtraFlags;
+  values.btl_atomic_flags = MCA_BTL_ATOMIC_SUPPORTS_ADD | MCA_BTL_ATOMIC_SUPPORTS_CSWAP;
   values.btl_registration_handle_size = sizeof(transport::MemoryHandle);
   values.btl_get_limit = size_t{1} << 30;
   values.btl_put_limit = size_t{1} << 30;
@@ -56,6 +58,8 @@ mca_btl_base_module_t default_values() {
   values.btl_sendi = sendi;
   values.btl_put = put;
   values.btl_get = get;
+  values.btl_atomic_fop = atomic_fop;
+  values.btl_atomic_cswap = atomic_cswap;
   values.btl_register_mem = register_mem;
   values.btl_deregister_mem = deregister_mem;
   values.btl_register_error = register_error;
@@ -84,7 +88,14 @@ void apply_limits(Module& module) {
         std::min(module.btl_eager_limit, std::max(limits.eager_bytes, kSmallEagerBytes));
   }
   if (module.btl_bandwidth == 0) module.btl_bandwidth = limits.bandwidth_mbps;
+  if (!limits.has_atomics) module.btl_flags &= ~kAtomicFlags;
   open_registration_cache(module);
+  if ((module.btl_flags & kAtomicFlags) == 0) {
+    module.btl_atomic_flags = 0;
+  } else if (limits.atomics_with_cpu) {
+    module.btl_atomic_flags |= MCA_BTL_ATOMIC_SUPPORTS_GLOB;
+    module.btl_flags |= kGlobalAtomicsFlag;
+  }
   (void)mca_btl_base_param_verify(&module);
 }
 

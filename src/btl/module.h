@@ -6,7 +6,8 @@
 // - messages.cc    what is printed, and how often
 // - module.cc      peers, errors, the end
 // - fragment.cc    descriptors: alloc, prepare, send, receive
-// - rdma.cc        registration, put, get
+// - registration.cc  memory, through Open MPI's registration cache
+// - rdma.cc        put, get, atomics
 //
 // Invariants:
 // - one module per process; rails are the transport's business;
@@ -94,13 +95,15 @@ size_t descriptor_bytes();
 /// Options::receive of the transport.
 void receive(void* module, transport::Endpoint* from, uint8_t tag, uint8_t* data, uint32_t bytes);
 
-// rdma.cc
-/// Makes the registration cache; without it, clears the PUT and GET flags of the module.
+// registration.cc
+/// Makes the registration cache; without it, clears the flags of put, get and atomics.
 void open_registration_cache(Module& module);
 mca_btl_base_registration_handle_t* register_mem(mca_btl_base_module_t* btl,
                                                  mca_btl_base_endpoint_t* endpoint, void* base,
                                                  size_t bytes, uint32_t flags) noexcept;
 int deregister_mem(mca_btl_base_module_t* btl, mca_btl_base_registration_handle_t* handle) noexcept;
+
+// rdma.cc
 int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t bytes, int flags, int order,
@@ -109,6 +112,18 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
         mca_btl_base_registration_handle_t* remote_handle, size_t bytes, int flags, int order,
         mca_btl_base_rdma_completion_fn_t callback, void* context, void* data) noexcept;
+/// ADD of 8 bytes; everything else is refused with OPAL_ERR_NOT_SUPPORTED, upon which osc/rdma uses
+/// compare-and-swap, or a lock, get and put.
+int atomic_fop(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+               uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+               mca_btl_base_registration_handle_t* remote_handle, mca_btl_base_atomic_op_t op,
+               uint64_t operand, int flags, int order, mca_btl_base_rdma_completion_fn_t callback,
+               void* context, void* data) noexcept;
+int atomic_cswap(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+                 uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+                 mca_btl_base_registration_handle_t* remote_handle, uint64_t compare,
+                 uint64_t value, int flags, int order, mca_btl_base_rdma_completion_fn_t callback,
+                 void* context, void* data) noexcept;
 
 }  // namespace roce::btl
 

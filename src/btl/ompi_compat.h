@@ -49,6 +49,12 @@ extern const char opal_version_string[];
 
 namespace roce::btl {
 
+inline constexpr uint32_t kAtomicFlags = MCA_BTL_FLAGS_ATOMIC_FOPS;
+
+/// osc/rdma looks for this bit of the atomic flags in btl_flags (4.1.0 to 5.0.10), where it has no
+/// other meaning: processes of one host then use the CPU's atomics on shared window state.
+inline constexpr uint32_t kGlobalAtomicsFlag = MCA_BTL_ATOMIC_SUPPORTS_GLOB;
+
 #if BTL_VERSION >= 330
 inline constexpr uint32_t kExtraFlags = MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 /// ob1 fails the request and goes on; survivors may use other peers.

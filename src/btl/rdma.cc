@@ -1,65 +1,22 @@
-// Registration of memory through Open MPI's cache, put and get.
-#include <cstddef>
+// Put, get and atomics.
 #include <new>
 
-#include "btl/messages.h"
 #include "btl/module.h"
 
 namespace roce::btl {
 namespace {
 
+using transport::Endpoint;
 using transport::MemoryHandle;
 using transport::Operation;
 using transport::Registration;
-
-/// What the cache keeps for a region. Open MPI's handle is the address of `registration`, whose
-/// first bytes are what peers need.
-struct CachedRegistration {
-  mca_rcache_base_registration_t base;
-  Registration registration;
-};
-static_assert(offsetof(Registration, handle) == 0);
+using transport::Transport;
 
 Registration* registration_of(mca_btl_base_registration_handle_t* handle) {
   return reinterpret_cast<Registration*>(handle);
 }
 
-unsigned access_of(int32_t flags) {
-  unsigned access = 0;
-  // Whoever may write from outside writes into memory that must be writable here too. Nothing is
-  // added for reads: pages of constants have to stay registrable.
-  if ((flags & MCA_RCACHE_ACCESS_LOCAL_WRITE) != 0) access |= transport::kLocalWrite;
-  if ((flags & MCA_RCACHE_ACCESS_REMOTE_READ) != 0) access |= transport::kRemoteRead;
-  if ((flags & MCA_RCACHE_ACCESS_REMOTE_WRITE) != 0) {
-    access |= transport::kRemoteWrite | transport::kLocalWrite;
-  }
-  // MCA_RCACHE_ACCESS_REMOTE_ATOMIC is a part of "any access", but no atomics are offered and not
-  // every device has them.
-  return access;
-}
-
-// The two callbacks of the cache. Deregistration may run inside free() or munmap(): it allocates
-// nothing and takes no lock of ours.
-int cache_register(void* context, void* base, size_t bytes,
-                   mca_rcache_base_registration_t* cached) noexcept {
-  Module& module = *static_cast<Module*>(context);
-  auto* registration =
-      new (&reinterpret_cast<CachedRegistration*>(cached)->registration) Registration{};
-  const Status status =
-      module.transport->register_memory(base, bytes, access_of(cached->access_flags), registration);
-  if (status) return OPAL_SUCCESS;
-  say_verbose(1, "memory of " + std::to_string(bytes) + " bytes not registered: " + status.text());
-  // Out of resources: the cache evicts another region and tries again.
-  return status.code() == Code::kOutOfResources ? OPAL_ERR_OUT_OF_RESOURCE : OPAL_ERROR;
-}
-
-int cache_deregister(void* context, mca_rcache_base_registration_t* cached) noexcept {
-  Module& module = *static_cast<Module*>(context);
-  module.transport->deregister_memory(&reinterpret_cast<CachedRegistration*>(cached)->registration);
-  return OPAL_SUCCESS;
-}
-
-/// A put or get under way with what its callback needs.
+/// A transfer under way with what its callback needs.
 struct Transfer : Operation {
   Module* module;
   mca_btl_base_endpoint_t* peer;
@@ -98,21 +55,22 @@ int code_of(const Status& status) {
   }
 }
 
+/// What Open MPI hands over with every transfer.
 struct TransferArguments {
   mca_btl_base_endpoint_t* endpoint;
   void* local_address;
   uint64_t remote_address;
   mca_btl_base_registration_handle_t* local_handle;
   mca_btl_base_registration_handle_t* remote_handle;
-  size_t bytes;
   mca_btl_base_rdma_completion_fn_t callback;
   void* context;
   void* data;
 };
 
-/// Starts a transfer. Never returns a positive value: ob1 takes one for an error of put, and for a
-/// get it would wait for ever.
-int start(Module& module, const TransferArguments& arguments, bool is_get) {
+/// Starts a transfer: `post` hands it to the transport. Never returns a positive value: ob1 takes
+/// one for an error of put, for a get it would wait for ever.
+template <typename Post>
+int start(Module& module, const TransferArguments& arguments, Post post) {
   if (arguments.endpoint == nullptr || arguments.remote_handle == nullptr) {
     return OPAL_ERR_BAD_PARAM;
   }
@@ -129,56 +87,13 @@ int start(Module& module, const TransferArguments& arguments, bool is_get) {
   // It comes out of a message, with any alignment.
   MemoryHandle remote;
   std::memcpy(&remote, arguments.remote_handle, sizeof remote);
-  Registration* local = registration_of(arguments.local_handle);
-  transport::Endpoint* peer = arguments.endpoint->peer;
-  const Status status =
-      is_get ? module.transport->get(peer, transfer, arguments.local_address, local,
-                                     arguments.remote_address, remote, arguments.bytes)
-             : module.transport->put(peer, transfer, arguments.local_address, local,
-                                     arguments.remote_address, remote, arguments.bytes);
+  const Status status = post(*module.transport, arguments.endpoint->peer, transfer,
+                             registration_of(arguments.local_handle), remote);
   if (!status) delete transfer;
   return code_of(status);
 }
 
 }  // namespace
-
-void open_registration_cache(Module& module) {
-  constexpr uint32_t kRdmaFlags = MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET;
-  if ((module.btl_flags & kRdmaFlags) == 0) return;  // turned off by the user
-  char cache_name[] = "roce";                        // copied by the cache
-  mca_rcache_base_resources_t resources = {};
-  resources.cache_name = cache_name;
-  resources.reg_data = &module;
-  resources.sizeof_reg = sizeof(CachedRegistration);
-  resources.register_mem = cache_register;
-  resources.deregister_mem = cache_deregister;
-  module.rcache = mca_rcache_base_module_create("grdma", &module, &resources);
-  if (module.rcache != nullptr) return;
-  module.btl_flags &= ~kRdmaFlags;
-  say_verbose(1, "no registration cache (rcache grdma): large messages go by send");
-}
-
-mca_btl_base_registration_handle_t* register_mem(mca_btl_base_module_t* btl,
-                                                 mca_btl_base_endpoint_t*, void* base, size_t bytes,
-                                                 uint32_t flags) noexcept {
-  Module& module = Module::of(btl);
-  if (module.rcache == nullptr) return nullptr;
-  mca_rcache_base_registration_t* cached = nullptr;
-  const int access = static_cast<int>(flags & MCA_BTL_REG_FLAG_ACCESS_ANY);
-  const int rc = module.rcache->rcache_register(module.rcache, base, bytes, 0, access, &cached);
-  if (rc != OPAL_SUCCESS || cached == nullptr) return nullptr;
-  return reinterpret_cast<mca_btl_base_registration_handle_t*>(
-      &reinterpret_cast<CachedRegistration*>(cached)->registration);
-}
-
-int deregister_mem(mca_btl_base_module_t* btl,
-                   mca_btl_base_registration_handle_t* handle) noexcept {
-  Module& module = Module::of(btl);
-  auto* cached = reinterpret_cast<CachedRegistration*>(reinterpret_cast<char*>(handle) -
-                                                       offsetof(CachedRegistration, registration));
-  (void)module.rcache->rcache_deregister(module.rcache, &cached->base);
-  return OPAL_SUCCESS;
-}
 
 int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
         uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
@@ -189,9 +104,13 @@ int put(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
     return OPAL_ERR_BAD_PARAM;
   }
   return start(Module::of(btl),
-               {endpoint, local_address, remote_address, local_handle, remote_handle, bytes,
-                callback, context, data},
-               false);
+               {endpoint, local_address, remote_address, local_handle, remote_handle, callback,
+                context, data},
+               [&](Transport& transport, Endpoint* peer, Operation* transfer, Registration* local,
+                   const MemoryHandle& remote) {
+                 return transport.put(peer, transfer, local_address, local, remote_address, remote,
+                                      bytes);
+               });
 }
 
 int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
@@ -200,9 +119,45 @@ int get(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* loc
         mca_btl_base_rdma_completion_fn_t callback, void* context, void* data) noexcept {
   if (local_handle == nullptr) return OPAL_ERR_BAD_PARAM;
   return start(Module::of(btl),
-               {endpoint, local_address, remote_address, local_handle, remote_handle, bytes,
-                callback, context, data},
-               true);
+               {endpoint, local_address, remote_address, local_handle, remote_handle, callback,
+                context, data},
+               [&](Transport& transport, Endpoint* peer, Operation* transfer, Registration* local,
+                   const MemoryHandle& remote) {
+                 return transport.get(peer, transfer, local_address, local, remote_address, remote,
+                                      bytes);
+               });
+}
+
+int atomic_fop(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+               uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+               mca_btl_base_registration_handle_t* remote_handle, mca_btl_base_atomic_op_t op,
+               uint64_t operand, int flags, int, mca_btl_base_rdma_completion_fn_t callback,
+               void* context, void* data) noexcept {
+  if (op != MCA_BTL_ATOMIC_ADD || flags != 0) return OPAL_ERR_NOT_SUPPORTED;
+  return start(Module::of(btl),
+               {endpoint, local_address, remote_address, local_handle, remote_handle, callback,
+                context, data},
+               [&](Transport& transport, Endpoint* peer, Operation* transfer, Registration* local,
+                   const MemoryHandle& remote) {
+                 return transport.fetch_add(peer, transfer, local_address, local, remote_address,
+                                            remote, operand);
+               });
+}
+
+int atomic_cswap(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, void* local_address,
+                 uint64_t remote_address, mca_btl_base_registration_handle_t* local_handle,
+                 mca_btl_base_registration_handle_t* remote_handle, uint64_t compare,
+                 uint64_t value, int flags, int, mca_btl_base_rdma_completion_fn_t callback,
+                 void* context, void* data) noexcept {
+  if (flags != 0) return OPAL_ERR_NOT_SUPPORTED;
+  return start(Module::of(btl),
+               {endpoint, local_address, remote_address, local_handle, remote_handle, callback,
+                context, data},
+               [&](Transport& transport, Endpoint* peer, Operation* transfer, Registration* local,
+                   const MemoryHandle& remote) {
+                 return transport.compare_swap(peer, transfer, local_address, local, remote_address,
+                                               remote, compare, value);
+               });
 }
 
 }  // namespace roce::btl

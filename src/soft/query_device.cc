@@ -34,7 +34,8 @@ int query_device(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_qp_rd_atom = attributes->max_qp_init_rd_atom = kMaxRdAtomicAttribute;
   attributes->max_res_rd_atom = static_cast<int>(kMaxQueuePairs) * kMaxRdAtomicAttribute;
   // They are atomic against the program's own instructions too (IBV_ATOMIC_GLOB), but programs that
-  // know NICs, UCX 1.13 among them, look for the weaker promise only.
+  // know NICs, UCX 1.13 among them, look for the weaker promise only; pci_atomic_caps tells the
+  // rest.
   attributes->atomic_cap = IBV_ATOMIC_HCA;
   attributes->max_ah = kMaxAddressHandles;
   attributes->max_srq = kMaxSharedReceiveQueues;
@@ -56,7 +57,8 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   // Completion timestamps and query_rt_values are 64-bit nanoseconds of CLOCK_MONOTONIC.
   attributes->completion_timestamp_mask = UINT64_MAX;
   attributes->hca_core_clock = 1'000'000;  // kHz
-  attributes->pci_atomic_caps = {};
+  attributes->pci_atomic_caps.fetch_add = attributes->pci_atomic_caps.compare_swap =
+      IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP;
   attributes->phys_port_cnt_ex = 1;
   return 0;
 }

@@ -1,5 +1,6 @@
 // What comes back from the device for one peer.
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "transport/connection_thread.h"
@@ -10,6 +11,20 @@ namespace roce::transport {
 namespace {
 
 constexpr uint64_t kBaseMask = ~uint64_t{0xFFFFFFFF};
+
+const char* verbs_name(Operation::Kind kind) {
+  switch (kind) {
+    case Operation::Kind::kPut:
+      return "RDMA WRITE (put)";
+    case Operation::Kind::kGet:
+      return "RDMA READ (get)";
+    case Operation::Kind::kFetchAdd:
+      return "FETCH_ADD (atomic)";
+    case Operation::Kind::kCompareSwap:
+      return "COMPARE_SWAP (atomic)";
+  }
+  return "transfer";
+}
 
 }  // namespace
 
@@ -92,7 +107,10 @@ void Endpoint::finish_record(const Record& record, Code status, EventBatch* out)
 void Endpoint::finish_chunk(Operation* operation, uint32_t bytes, Code status, EventBatch* out) {
   --operation->pending_chunks;
   operation->failed |= status != Code::kOk;
-  (operation->is_get ? get_bytes_ : put_bytes_) += status == Code::kOk ? bytes : 0;
+  if (status == Code::kOk) {
+    put_bytes_ += operation->kind == Operation::Kind::kPut ? bytes : 0;
+    get_bytes_ += operation->kind == Operation::Kind::kGet ? bytes : 0;
+  }
   if (operation->pending_chunks != 0 || operation->posted_bytes < operation->bytes) {
     return;  // what is not posted yet waits in the queue
   }
@@ -100,12 +118,18 @@ void Endpoint::finish_chunk(Operation* operation, uint32_t bytes, Code status, E
 }
 
 void Endpoint::finish_operation(Operation* operation, EventBatch* out) {
+  using Kind = Operation::Kind;
+  const bool is_put = operation->kind == Kind::kPut, is_get = operation->kind == Kind::kGet;
   if (operation->copy != nullptr) {
+    if (!is_put && !operation->failed) {
+      std::memcpy(reinterpret_cast<void*>(operation->local_addr), operation->copy->data,
+                  operation->bytes);
+    }
     core_.fragments->release(operation->copy);
     operation->copy = nullptr;
   }
   if (!operation->failed) {
-    ++(operation->is_get ? gets_done_ : puts_done_);
+    ++(is_put ? puts_done_ : is_get ? gets_done_ : atomics_done_);
   }
   emit({.type = Event::Type::kOperation,
         .status = operation->failed ? Code::kUnreachable : Code::kOk,
@@ -127,10 +151,11 @@ void Endpoint::report_error(const ibv_wc& wc, const Record* record) {
     return;  // told already
   }
   FailedWork work;
-  work.what = record == nullptr                    ? "receiving a message"
-              : record->kind == Record::Kind::kPut ? "RDMA WRITE (put)"
-              : record->kind == Record::Kind::kGet ? "RDMA READ (get)"
-                                                   : "sending a message";
+  const bool transfer = record != nullptr &&
+                        (record->kind == Record::Kind::kPut || record->kind == Record::Kind::kGet);
+  work.what = record == nullptr ? "receiving a message"
+              : transfer        ? verbs_name(static_cast<Operation*>(record->object)->kind)
+                                : "sending a message";
   work.bytes = record == nullptr ? wc.byte_len : record->bytes;
   work.status = wc.status;
   work.vendor_error = wc.vendor_err;

@@ -162,6 +162,7 @@ void Endpoint::fold_counters(Counters& counters) {
   move(put_bytes_, Counter::tx_put_bytes);
   move(gets_done_, Counter::rx_get_messages);
   move(get_bytes_, Counter::rx_get_bytes);
+  move(atomics_done_, Counter::atomic_operations);
   move(credits_sent_, Counter::credit_messages);
   move(window_stalls_, Counter::window_stalls);
   move(queue_stalls_, Counter::queue_stalls);

@@ -1,7 +1,7 @@
 // One peer: its queue pair, windows, and what waits for them.
 //
-// Data path: send.cc (messages and credits), rma.cc (puts and gets), completion.cc (what comes back
-// from the device). Set-up and tear-down by the connection thread: endpoint.cc.
+// Data path: send.cc (messages and credits), rma.cc (puts, gets, atomics), completion.cc (what
+// comes back from the device). Set-up and tear-down by the connection thread: endpoint.cc.
 //
 // Everything below "guarded by lock_" is; the rest is constant after construction or atomic. Work
 // requests complete in the order of posting, so each is a number, its record lies in a ring at that
@@ -73,8 +73,8 @@ class Endpoint {
   // ---- commands, any thread ----
 
   bool send(Fragment* fragment);
-  /// The operation's fields are filled in; local data may be null (see Transport::put).
-  void start(Operation* operation, const void* local_addr);
+  /// The operation's fields are filled in; its registration may be null (see Transport::put).
+  void start(Operation* operation);
   /// Nothing posted and nothing queued. Has the device tell about what it was not asked to tell.
   bool is_idle();
 
@@ -120,7 +120,7 @@ class Endpoint {
 
  private:
   struct Record {
-    enum class Kind : uint8_t { kNone, kFragment, kPut, kGet };
+    enum class Kind : uint8_t { kNone, kFragment, kPut, kGet };  ///< kGet: of gets_.
     Kind kind = Kind::kNone;
     uint32_t bytes = 0;
     void* object = nullptr;
@@ -143,7 +143,7 @@ class Endpoint {
   bool may_post_chunk(const Operation* operation, uint32_t bytes);
   void post_chunk(Operation* operation, uint32_t bytes);
   bool post_one_of(Fifo<Operation>& operations);
-  void keep_copy(Operation* operation, const void* local_addr);
+  void stand_in(Operation* operation);
   // completion.cc; with lock_ held
   void finish_record(const Record& record, Code status, EventBatch* out);
   void finish_chunk(Operation* operation, uint32_t bytes, Code status, EventBatch* out);
@@ -176,7 +176,8 @@ class Endpoint {
   SendWindow window_;
   ReceiveCredit credit_;
   Fifo<Fragment> messages_;
-  Fifo<Operation> puts_, gets_;
+  Fifo<Operation> puts_;
+  Fifo<Operation> gets_;  ///< And atomics: what the peer answers.
   uint32_t reads_outstanding_ = 0, max_reads_ = 1;
   uint32_t generation_ = 0;
   bool peer_said_goodbye_ = false;
@@ -188,7 +189,7 @@ class Endpoint {
   bool address_is_partial_ = false;  ///< From a request: holds the rail and GID in use only.
   std::string failure_;
   uint64_t tx_messages_ = 0, tx_bytes_ = 0, rx_messages_ = 0, rx_bytes_ = 0;
-  uint64_t puts_done_ = 0, put_bytes_ = 0, gets_done_ = 0, get_bytes_ = 0;
+  uint64_t puts_done_ = 0, put_bytes_ = 0, gets_done_ = 0, get_bytes_ = 0, atomics_done_ = 0;
   uint64_t credits_sent_ = 0, window_stalls_ = 0, queue_stalls_ = 0;
 };
 

@@ -13,7 +13,7 @@ Status prepare(const Limits& limits, Endpoint* peer, Operation* op, const void* 
                Registration* local, uint64_t remote_addr, const MemoryHandle& remote,
                size_t bytes) {
   if (peer == nullptr || op == nullptr || op->complete == nullptr) {
-    return {Code::kInvalidArgument, "put and get need a peer and an operation with a callback"};
+    return {Code::kInvalidArgument, "transfers need a peer and an operation with a callback"};
   }
   if (bytes > limits.max_put_bytes) {
     return {Code::kInvalidArgument, "transfer of " + std::to_string(bytes) + " bytes; at most " +
@@ -28,6 +28,21 @@ Status prepare(const Limits& limits, Endpoint* peer, Operation* op, const void* 
   op->failed = false;
   op->copy = nullptr;
   return Status::ok();
+}
+
+Status prepare_atomic(const Limits& limits, Endpoint* peer, Operation* op, void* result_addr,
+                      Registration* local, uint64_t remote_addr, const MemoryHandle& remote) {
+  if (!limits.has_atomics) {
+    return {Code::kNotSupported, limits.device + " and the devices beside it have no atomics"};
+  }
+  if (remote_addr % sizeof(uint64_t) != 0) {
+    return {Code::kNotSupported,
+            "atomic operation at an address that is no multiple of 8, which RoCE has not"};
+  }
+  if (result_addr == nullptr) {
+    return {Code::kInvalidArgument, "atomic operation without room for its result"};
+  }
+  return prepare(limits, peer, op, result_addr, local, remote_addr, remote, sizeof(uint64_t));
 }
 
 }  // namespace
@@ -49,8 +64,8 @@ Status Transport::put(Endpoint* peer, Operation* op, const void* local_addr, Reg
       !status) {
     return status;
   }
-  op->is_get = false;
-  peer->start(op, local_addr);
+  op->kind = Operation::Kind::kPut;
+  peer->start(op);
   return Status::ok();
 }
 
@@ -64,8 +79,36 @@ Status Transport::get(Endpoint* peer, Operation* op, void* local_addr, Registrat
       !status) {
     return status;
   }
-  op->is_get = true;
-  peer->start(op, local_addr);
+  op->kind = Operation::Kind::kGet;
+  peer->start(op);
+  return Status::ok();
+}
+
+Status Transport::fetch_add(Endpoint* peer, Operation* op, void* result_addr, Registration* local,
+                            uint64_t remote_addr, const MemoryHandle& remote, uint64_t addend) {
+  if (Status status =
+          prepare_atomic(impl_->core.limits, peer, op, result_addr, local, remote_addr, remote);
+      !status) {
+    return status;
+  }
+  op->kind = Operation::Kind::kFetchAdd;
+  op->compare_add = addend;
+  peer->start(op);
+  return Status::ok();
+}
+
+Status Transport::compare_swap(Endpoint* peer, Operation* op, void* result_addr,
+                               Registration* local, uint64_t remote_addr,
+                               const MemoryHandle& remote, uint64_t compare, uint64_t swap) {
+  if (Status status =
+          prepare_atomic(impl_->core.limits, peer, op, result_addr, local, remote_addr, remote);
+      !status) {
+    return status;
+  }
+  op->kind = Operation::Kind::kCompareSwap;
+  op->compare_add = compare;
+  op->swap = swap;
+  peer->start(op);
   return Status::ok();
 }
 

@@ -71,6 +71,10 @@ constexpr ParamInfo kTable[] = {
             "Largest single RDMA READ or WRITE, bytes; longer transfers are cut into such chunks"),
     integer("max_reads", kTuner, &Params::max_reads, 1, 128,
             "RDMA READs to one peer that may be outstanding; lowered to what both devices can"),
+    choice("atomics", kTuner, &Params::atomics, "auto|device|off",
+           "Atomic operations offered to one-sided communication: auto lets processes of one host "
+           "use the CPU's where the device's are atomic against them, device never does, off "
+           "offers none"),
     integer("first_port_slot", kDeveloper, &Params::first_port_slot, 0, 511,
             "Software device: the UDP port tried first is 4791 plus this number"),
     text("stats", kUser, &Params::stats,

@@ -30,11 +30,12 @@ struct Params {
   int send_queue_depth = 256;          ///< Work requests per peer, 16..8192.
   int receive_buffers = 256;           ///< Buffers of the shared receive pool, 32..65536.
   int window_messages = 32;            ///< Unacknowledged messages per peer at start, 2..4096.
-  int window_bytes = 131072;    ///< The same in bytes; at least one message is always allowed.
-  int get_chunk_bytes = 65536;  ///< Largest single RDMA READ or WRITE, 4096..1 GiB.
-  int max_reads = 16;           ///< RDMA READs outstanding per peer, 1..128.
-  int first_port_slot = 0;      ///< Soft device: UDP port 4791 + slot is tried first, 0..511.
-  std::string stats;            ///< File name prefix for counters at finalize; empty: none.
+  int window_bytes = 131072;     ///< The same in bytes; at least one message is always allowed.
+  int get_chunk_bytes = 65536;   ///< Largest single RDMA READ or WRITE, 4096..1 GiB.
+  int max_reads = 16;            ///< RDMA READs outstanding per peer, 1..128.
+  std::string atomics = "auto";  ///< auto | device | off.
+  int first_port_slot = 0;       ///< Soft device: UDP port 4791 + slot is tried first, 0..511.
+  std::string stats;             ///< File name prefix for counters at finalize; empty: none.
 };
 
 enum class ParamType { kInt, kString, kChoice };

@@ -75,6 +75,8 @@ Status Rail::query(const Params& params, const verbs::Candidate& candidate) {
   reads_as_origin = clamp_reads(device->max_qp_init_rd_atom);
   reads_as_target = clamp_reads(device->max_qp_rd_atom);
   has_atomics = device->atomic_cap != IBV_ATOMIC_NONE;
+  atomics_with_cpu =
+      device->atomic_cap == IBV_ATOMIC_GLOB || (has_atomics && context.has_pci_atomics());
 
   uint32_t mtu = candidate.active_mtu_bytes;
   if ((hints.capabilities & soft::kCapSoft) != 0 && hints.max_path_mtu_bytes != 0) {

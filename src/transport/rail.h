@@ -58,6 +58,7 @@ class Rail {
   uint64_t max_operation_bytes = 0;
   uint16_t reads_as_origin = 1, reads_as_target = 1;
   bool has_atomics = false;
+  bool atomics_with_cpu = false;    ///< They are atomic against the CPU's.
   uint32_t chunk_bytes = 65536;     ///< Of gets and puts.
   std::atomic<bool> active{false};  ///< Has or had a peer: must be polled.
   GetBudget get_budget;

@@ -1,4 +1,5 @@
-// Puts and gets of one peer: RDMA WRITEs and READs in chunks, in turns between the operations.
+// Puts, gets and atomics of one peer: RDMA WRITEs and READs in chunks, in turns between the
+// operations. Atomics queue with the gets: the device counts both against max_rd_atomic.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -8,7 +9,7 @@
 
 namespace roce::transport {
 
-void Endpoint::start(Operation* operation, const void* local_addr) {
+void Endpoint::start(Operation* operation) {
   operation->endpoint = this;
   bool connect = false;
   {
@@ -19,7 +20,7 @@ void Endpoint::start(Operation* operation, const void* local_addr) {
       return;
     }
     if (operation->local == nullptr) {
-      keep_copy(operation, local_addr);
+      stand_in(operation);
       if (operation->local == nullptr) {
         defer({.type = Event::Type::kOperation,
                .status = Code::kOutOfResources,
@@ -27,7 +28,7 @@ void Endpoint::start(Operation* operation, const void* local_addr) {
         return;
       }
     }
-    (operation->is_get ? gets_ : puts_).push(operation);
+    (operation->kind == Operation::Kind::kPut ? puts_ : gets_).push(operation);
     if (state == State::kReady) {
       post_operations();
     } else if (state != State::kConnecting) {
@@ -40,16 +41,18 @@ void Endpoint::start(Operation* operation, const void* local_addr) {
   }
 }
 
-/// A put without registration is small: it leaves from a fragment, so that the caller may reuse its
-/// memory at once.
-void Endpoint::keep_copy(Operation* operation, const void* local_addr) {
+/// Without registration, a fragment takes the place of the caller's memory: a put, which is small,
+/// leaves from it, so that the caller may reuse its memory at once; an atomic's result arrives
+/// there.
+void Endpoint::stand_in(Operation* operation) {
   Fragment* copy = core_.fragments->acquire(operation->bytes);
   if (copy == nullptr) {
     return;
   }
-  std::memcpy(copy->data, local_addr, operation->bytes);
+  if (operation->kind == Operation::Kind::kPut) {
+    std::memcpy(copy->data, reinterpret_cast<const void*>(operation->local_addr), operation->bytes);
+  }
   operation->copy = copy;
-  operation->local_addr = reinterpret_cast<uintptr_t>(copy->data);
   operation->local = const_cast<Registration*>(&FragmentPool::registration(copy));
 }
 
@@ -85,7 +88,7 @@ bool Endpoint::may_post_chunk(const Operation* operation, uint32_t bytes) {
     ++queue_stalls_;
     return false;
   }
-  if (!operation->is_get) {
+  if (operation->kind == Operation::Kind::kPut) {
     return window_.may_put(bytes);
   }
   if (reads_outstanding_ >= max_reads_ || waiting_for_budget_) {
@@ -97,24 +100,41 @@ bool Endpoint::may_post_chunk(const Operation* operation, uint32_t bytes) {
 
 void Endpoint::post_chunk(Operation* operation, uint32_t bytes) {
   auto* region = static_cast<ibv_mr*>(operation->local->regions[rail_->index]);
-  ibv_sge sge{operation->local_addr + operation->posted_bytes, bytes, region->lkey};
+  const uint64_t local_addr = operation->copy != nullptr
+                                  ? reinterpret_cast<uintptr_t>(operation->copy->data)
+                                  : operation->local_addr;
+  ibv_sge sge{local_addr + operation->posted_bytes, bytes, region->lkey};
   ibv_send_wr request{};
   request.sg_list = &sge;
   request.num_sge = 1;
-  request.wr.rdma.remote_addr = operation->remote_addr + operation->posted_bytes;
-  request.wr.rdma.rkey = operation->remote.rkey[path_.remote_rail];
-  if (operation->is_get) {
-    request.opcode = IBV_WR_RDMA_READ;
-    ++reads_outstanding_;
-  } else {
-    request.opcode = IBV_WR_RDMA_WRITE;
-    request.send_flags = bytes <= inline_bytes_ ? IBV_SEND_INLINE : 0;
-    window_.put_posted(bytes);
+  const uint64_t remote_addr = operation->remote_addr + operation->posted_bytes;
+  const uint32_t rkey = operation->remote.rkey[path_.remote_rail];
+  Record::Kind kind = Record::Kind::kGet;
+  switch (operation->kind) {
+    case Operation::Kind::kPut:
+      kind = Record::Kind::kPut;
+      request.opcode = IBV_WR_RDMA_WRITE;
+      request.send_flags = bytes <= inline_bytes_ ? IBV_SEND_INLINE : 0;
+      request.wr.rdma = {remote_addr, rkey};
+      window_.put_posted(bytes);
+      break;
+    case Operation::Kind::kGet:
+      request.opcode = IBV_WR_RDMA_READ;
+      request.wr.rdma = {remote_addr, rkey};
+      break;
+    case Operation::Kind::kFetchAdd:
+      request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+      request.wr.atomic = {remote_addr, operation->compare_add, 0, rkey};
+      break;
+    case Operation::Kind::kCompareSwap:
+      request.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+      request.wr.atomic = {remote_addr, operation->compare_add, operation->swap, rkey};
+      break;
   }
+  reads_outstanding_ += kind == Record::Kind::kGet ? 1 : 0;
   operation->posted_bytes += bytes;
   ++operation->pending_chunks;
-  post(request, {operation->is_get ? Record::Kind::kGet : Record::Kind::kPut, bytes, operation},
-       true);
+  post(request, {kind, bytes, operation}, true);
 }
 
 }  // namespace roce::transport

@@ -39,7 +39,21 @@ Status check_options(const Params& params, const Options& options) {
 /// Peers whose eager messages the receive memory is to hold at once.
 constexpr uint32_t kEagerPeers = 8;
 
-Limits limits_of(const Rails& rails, const Options& options) {
+void offer_atomics(const Rails& rails, const Params& params, Limits* limits) {
+  const auto all = [&rails](auto predicate) {
+    return std::all_of(rails.begin(), rails.end(),
+                       [&](const auto& rail) { return predicate(*rail); });
+  };
+  const bool with_cpu = all([](const Rail& rail) { return rail.atomics_with_cpu; });
+  const bool one_device =
+      all([&](const Rail& rail) { return rail.context.name() == rails[0].context.name(); });
+  // Two devices are atomic against each other only if both are against the CPU.
+  limits->has_atomics = params.atomics != "off" && (one_device || with_cpu) &&
+                        all([](const Rail& rail) { return rail.has_atomics; });
+  limits->atomics_with_cpu = limits->has_atomics && with_cpu && params.atomics == "auto";
+}
+
+Limits limits_of(const Rails& rails, const Params& params, const Options& options) {
   Limits limits;
   limits.max_put_bytes = size_t{1} << 30;
   limits.max_inline_bytes = limits.eager_bytes = options.max_message_bytes;
@@ -54,6 +68,7 @@ Limits limits_of(const Rails& rails, const Options& options) {
     limits.bandwidth_mbps = std::max(limits.bandwidth_mbps, rail->address.speed_mbps);
   }
   limits.max_get_bytes = limits.max_put_bytes;
+  offer_atomics(rails, params, &limits);
   limits.is_soft = rails[0].table().is_soft;
   limits.device = rails[0].name();
   return limits;
@@ -64,7 +79,7 @@ Limits limits_of(const Rails& rails, const Options& options) {
 Core::Core(const Params& params_in, const Options& options_in, const Hooks& hooks_in,
            Rails rails_in)
     : params(params_in), options(options_in), hooks(hooks_in), rails(std::move(rails_in)) {
-  limits = limits_of(rails, options);
+  limits = limits_of(rails, params, options);
   address = local_identity();
   address.job_cookie = options.job_cookie;
   for (const auto& rail : rails) {

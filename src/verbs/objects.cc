@@ -47,6 +47,13 @@ Result<ibv_device_attr> Context::query_device() const {
   return attributes;
 }
 
+bool Context::has_pci_atomics() const {
+  ibv_device_attr_ex attributes{};
+  if (table().query_device_ex(get(), nullptr, &attributes) != 0) return false;
+  const ibv_pci_atomic_caps& caps = attributes.pci_atomic_caps;
+  return (caps.fetch_add & caps.compare_swap & IBV_PCI_ATOMIC_OPERATION_8_BYTE_SIZE_SUP) != 0;
+}
+
 Result<ibv_port_attr> Context::query_port(uint8_t port) const {
   ibv_port_attr attributes{};
   const int error = table().query_port(get(), port, &attributes);

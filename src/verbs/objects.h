@@ -84,6 +84,9 @@ class Context : public Handle<ibv_context, &Table::close_device> {
 
   std::string name() const { return device_name(table(), get()); }
   Result<ibv_device_attr> query_device() const;
+  /// Whether the device says that its 8-byte atomics are PCIe ones, atomic against the CPU's; false
+  /// where it cannot be asked.
+  bool has_pci_atomics() const;
   Result<ibv_port_attr> query_port(uint8_t port) const;
   int async_fd() const { return get()->async_fd; }
 

@@ -16,23 +16,8 @@ using test::Node;
 using test::NodeSetup;
 using test::pattern;
 using test::pump;
+using test::Region;
 using test::Transfer;
-
-constexpr unsigned kAll = kLocalWrite | kRemoteWrite | kRemoteRead;
-
-/// A registered buffer of a node.
-struct Region {
-  Region(Node& node, size_t bytes, unsigned access = kAll) : node_(node), memory(bytes) {
-    Status status = node.transport().register_memory(memory.data(), bytes, access, &registration);
-    if (!status) throw std::runtime_error(status.text());
-  }
-  ~Region() { node_.transport().deregister_memory(&registration); }
-  uint64_t address() const { return reinterpret_cast<uintptr_t>(memory.data()); }
-
-  Node& node_;
-  std::vector<uint8_t> memory;
-  Registration registration;
-};
 
 class Rma : public testing::Test {
  protected:

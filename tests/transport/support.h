@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,25 @@ class Node {
   NodeSetup setup_;
   int sends_open_ = 0;
   std::unique_ptr<Transport> transport_;
+};
+
+/// A registered buffer of a node, zeroed.
+struct Region {
+  Region(Node& node, size_t bytes, unsigned access = kLocalWrite | kRemoteWrite | kRemoteRead)
+      : memory(bytes), node_(node) {
+    Status status = node.transport().register_memory(memory.data(), bytes, access, &registration);
+    if (!status) throw std::runtime_error(status.text());
+  }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+  ~Region() { node_.transport().deregister_memory(&registration); }
+  uint64_t address() const { return reinterpret_cast<uintptr_t>(memory.data()); }
+
+  std::vector<uint8_t> memory;
+  Registration registration;
+
+ private:
+  Node& node_;
 };
 
 /// An operation that knows when it is done.
