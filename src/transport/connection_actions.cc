@@ -74,6 +74,8 @@ void ConnectionThread::carry_out(Connection& connection, const Action& action) {
       endpoint->peer_closed();
       if (endpoint->has_queued()) {
         connect(endpoint);
+      } else {
+        keep_until_drained(connection);
       }
       break;
     case Action::Type::kReset:

@@ -127,6 +127,7 @@ void ConnectionThread::run() {
     }
     run_commands();
     run_timers();
+    look_after_waiting(monotonic_ns());
   }
 }
 
@@ -138,8 +139,10 @@ void ConnectionThread::wait_for_work() {
     files[count++] = {rail->context.async_fd(), POLLIN, 0};
   }
   int timeout_ms = -1;
-  if (!timers_.empty()) {
-    TimeNs now = monotonic_ns(), first = timers_.begin()->first;
+  TimeNs first = next_look();
+  if (!timers_.empty()) first = std::min(first, timers_.begin()->first);
+  if (first != kNever) {
+    TimeNs now = monotonic_ns();
     timeout_ms = first <= now ? 0 : static_cast<int>((first - now) / 1'000'000 + 1);
   }
   int ready = poll(files, count, timeout_ms);

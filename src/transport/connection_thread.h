@@ -36,6 +36,8 @@ class ConnectionThread {
   void tear_down(Endpoint* endpoint);
   /// A message came from a peer that has not said that it is ready.
   void data_received(Endpoint* endpoint);
+  /// Something waits for the peer or the device: it shall go on though nobody calls progress.
+  void watch();
   /// Says goodbye and settles everything; then `*done` becomes true.
   void close(Endpoint* endpoint, std::shared_ptr<std::atomic<bool>> done);
 
@@ -59,6 +61,12 @@ class ConnectionThread {
     std::shared_ptr<std::atomic<bool>> done;
   };
 
+  /// A queue pair whose peer has said goodbye.
+  struct Closed {
+    Connection* connection;
+    uint64_t drained_before;  ///< Rail::drained at the goodbye.
+  };
+
   explicit ConnectionThread(Core& core) : core_(core) {}
   void run();
   void wait_for_work();
@@ -68,6 +76,12 @@ class ConnectionThread {
   Connection& connection_of(Endpoint* endpoint);
   void handle_async_event(Rail& rail);  // async_events.cc
   void retire(verbs::AddressHandle handle);
+
+  // watch.cc
+  TimeNs next_look() const;  ///< kNever: nothing to look after.
+  void look_after_waiting(TimeNs now);
+  void keep_until_drained(Connection& connection);
+  void release_closed();
 
   // connection_actions.cc
   void run_actions(Connection& connection);
@@ -97,6 +111,10 @@ class ConnectionThread {
   std::map<Endpoint*, std::unique_ptr<Connection>> connections_;
   std::set<std::pair<TimeNs, Connection*>> timers_;
   std::deque<verbs::AddressHandle> retired_;
+  std::atomic<bool> watching_{false};
+  TimeNs last_look_ = 0;
+  uint64_t polls_seen_ = 0;
+  std::vector<Closed> closed_;
   uint64_t next_connection_id_ = 1;
   int refusals_under_way_ = 0;
   std::thread thread_;

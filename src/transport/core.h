@@ -24,6 +24,7 @@
 namespace roce::transport {
 
 class ConnectionThread;
+class Poller;
 
 struct Core {
   Core(const Params& params_in, const Options& options_in, const Hooks& hooks_in, Rails rails_in);
@@ -44,6 +45,7 @@ struct Core {
   EventQueue events;
   std::unique_ptr<FragmentPool> fragments;
   PeerTable peers;
+  Poller* poller = nullptr;  ///< Outlives the connection thread.
   std::unique_ptr<ConnectionThread> connections;
 };
 

@@ -102,6 +102,7 @@ void Endpoint::settle(State next, bool queued) {
     finish_record(records_[sq_tail_ & (records_.size() - 1)], Code::kUnreachable, nullptr);
   }
   unsignaled_ = 0;
+  records_ = {};
   if (queued) {
     while (!messages_.empty()) {
       defer({.type = Event::Type::kFragment,
@@ -143,6 +144,8 @@ bool Endpoint::has_queued() {
   std::lock_guard guard(lock_);
   return !messages_.empty() || !puts_.empty() || !gets_.empty();
 }
+
+bool Endpoint::is_stalled() { return state() == State::kReady && has_queued(); }
 
 std::string Endpoint::failure_text() {
   std::lock_guard guard(lock_);

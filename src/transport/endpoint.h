@@ -114,6 +114,8 @@ class Endpoint {
   /// Given up, with the text for the error callback. False: it was already.
   bool fail(const std::string& text);
   bool has_queued();
+  /// Connected, and something waits for credits or completions.
+  bool is_stalled();
   std::string failure_text();
 
   void fold_counters(Counters& counters);

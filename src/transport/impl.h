@@ -16,7 +16,9 @@ namespace roce::transport {
 
 struct Transport::Impl {
   Impl(const Params& params, const Options& options, const Hooks& hooks, Rails rails)
-      : core(params, options, hooks, std::move(rails)), poller(core) {}
+      : core(params, options, hooks, std::move(rails)), poller(core) {
+    core.poller = &poller;
+  }
 
   /// Runs progress until `done` or the limit.
   template <typename Done>

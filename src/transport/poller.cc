@@ -33,11 +33,12 @@ int Poller::progress() {
 }
 
 /// Polls, unless another thread does. The first event is handed back without a detour through the
-/// queue, if nothing is in there that must come before it.
+/// queue, if nothing is in there that must come before it; not if `first` is null.
 bool Poller::poll(Event* first) {
   if (!core_.events.has_room() || !lock_.try_lock()) {
     return false;
   }
+  polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   bool found = false;
   for (auto& rail : core_.rails) {
     if (!rail->active.load(std::memory_order_acquire) || !core_.events.has_room()) {
@@ -49,7 +50,7 @@ bool Poller::poll(Event* first) {
       continue;
     }
     uint32_t from = 0;
-    if (!found && core_.events.empty()) {
+    if (first != nullptr && !found && core_.events.empty()) {
       *first = batch.events[0];
       found = true;
       from = 1;
@@ -71,6 +72,9 @@ void Poller::poll_rail(Rail& rail, EventBatch& batch) {
     } else {
       handle_send(completions[i], batch);
     }
+  }
+  if (count < kPollBatch) {
+    rail.drained.store(rail.drained.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   resume_waiters(rail);
 }

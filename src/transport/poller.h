@@ -16,6 +16,10 @@ class Poller {
 
   /// Returns the number of events. Re-entrant and thread-safe.
   int progress();
+  /// Polls on behalf of a program that does not: what it finds waits for the next progress().
+  void poll_unattended() { (void)poll(nullptr); }
+  /// Polls so far.
+  uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
   /// From now on events are dropped instead of told: the adapter is going away.
   void silence() { silent_.store(true, std::memory_order_relaxed); }
 
@@ -30,7 +34,8 @@ class Poller {
   int run_deferred();
 
   Core& core_;
-  SpinLock lock_;  ///< Held by the poller.
+  SpinLock lock_;                   ///< Held by the poller.
+  std::atomic<uint64_t> polls_{0};  ///< Written under lock_.
   std::atomic<bool> silent_{false};
 };
 

@@ -62,6 +62,7 @@ class Rail {
   uint32_t chunk_bytes = 65536;     ///< Of gets and puts.
   std::atomic<bool> active{false};  ///< Has or had a peer: must be polled.
   GetBudget get_budget;
+  std::atomic<uint64_t> drained{0};  ///< Polls that left nothing in `cq`; counted by the poller.
 
  private:
   Status open_objects(const Params& params, const verbs::Candidate& candidate);

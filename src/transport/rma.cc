@@ -31,6 +31,7 @@ void Endpoint::start(Operation* operation) {
     (operation->kind == Operation::Kind::kPut ? puts_ : gets_).push(operation);
     if (state == State::kReady) {
       post_operations();
+      if (!puts_.empty() || !gets_.empty()) core_.connections->watch();
     } else if (state != State::kConnecting) {
       state_.store(State::kConnecting, std::memory_order_release);
       connect = true;

@@ -33,7 +33,9 @@ bool Endpoint::send_slow(Fragment* fragment) {
       return false;
     case State::kReady:
       ++(sq_head_ - sq_tail_ < sq_usable_ ? window_stalls_ : queue_stalls_);
-      [[fallthrough]];
+      messages_.push(fragment);
+      core_.connections->watch();
+      return false;
     case State::kConnecting:
       messages_.push(fragment);
       return false;

@@ -16,10 +16,12 @@ if(ROCE_HAVE_OMPI)
   roce_mpi_test(mpi_silent 120 mpi ${dir}/silent.sh)
   roce_mpi_test(mpi_bad_input 300 "mpi;netns" ${dir}/bad_input.sh)
   roce_mpi_test(mpi_bad_links 300 "mpi;netns" ${dir}/bad_links.sh)
+  roce_mpi_test(mpi_dynamic 500 mpi ${dir}/dynamic.sh)
   roce_mpi_test(mpi_one_sided 240 "mpi;netns" ${dir}/one_sided.sh)
   roce_mpi_test(mpi_capture 180 "mpi;netns" ${dir}/capture.sh)
 
   roce_mpi_test(mpi_examples_loopback_long 600 "mpi;long" ${dir}/examples_loopback.sh --long)
+  roce_mpi_test(mpi_dynamic_long 1200 "mpi;long" ${dir}/dynamic.sh --long)
   roce_mpi_test(mpi_protocols_long 1200 "mpi;long" ${dir}/protocols.sh --long)
   roce_mpi_test(mpi_netpipe_long 900 "mpi;long" ${dir}/netpipe.sh --long)
   # With OSU_SRC=DIR in the environment, else skipped.
