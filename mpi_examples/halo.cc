@@ -2,14 +2,19 @@
 //
 //   mpirun -np 4 --mca btl roce,self halo                       256 x 256 points, 100 iterations
 //   mpirun -np 4 --mca btl roce,self halo -n 2048 -i 50         larger halos
+//   mpirun -np 4 --mca btl roce,self --mca osc rdma halo -t notify       one-sided
 //
-// Each iteration exchanges one row or column of halo points with up to four neighbours, columns as
-// an MPI vector straight from the grid. At the end (with -c, after every iteration) rank 0 collects
-// the grid and compares it bit for bit with the same iteration done by itself alone: each point is
-// computed by the same operations in the same order however the grid is cut. Prints grid points and
-// mean microseconds of one iteration. Options: -n -i -c (see --help). Status: 0 good, 1 wrong data,
-// 2 wrong use.
+// Each iteration exchanges one row or column of halo points with up to four neighbours, by one of
+// three transfers (-t): pt2pt, nonblocking messages; fence, puts and a fence; notify, puts, flushes
+// and flags (halo_exchange.h). At the end (with -c, after every iteration) rank 0 collects the grid
+// and compares it bit for bit with the same iteration done by itself alone: each point is computed
+// by the same operations in the same order however the grid is cut. Prints grid points and mean
+// microseconds of one iteration. Options: -n -i -c -t (see --help). Status: 0 good, 1 wrong data, 2
+// wrong use.
+#include "halo_exchange.h"
+
 #include <array>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -18,21 +23,6 @@
 namespace {
 
 using namespace examples;
-
-// Points with a border of one; the border holds boundary values or the neighbours' points.
-struct Grid {
-  Grid(int rows_in, int columns_in)
-      : rows(rows_in),
-        columns(columns_in),
-        values(static_cast<std::size_t>(rows + 2) * static_cast<std::size_t>(columns + 2)) {}
-  double* at(int row, int column) {
-    return &values[static_cast<std::size_t>(row) * static_cast<std::size_t>(columns + 2) +
-                   static_cast<std::size_t>(column)];
-  }
-  int rows;
-  int columns;
-  std::vector<double> values;
-};
 
 // Start and boundary value of the point at a place of the whole grid (its border is at -1 and n).
 double initial(int row, int column) { return ((row + 1) * 31 + (column + 1) * 17) % 101; }
@@ -54,32 +44,28 @@ void relax(Grid* from, Grid* to) {
   }
 }
 
-struct Part {
-  int first;
-  int count;
-};
-
-Part part_of(int points, int parts, int which) {
-  const int base = points / parts;
-  const int extra = points % parts;
-  return {which * base + std::min(which, extra), base + (which < extra ? 1 : 0)};
-}
-
 class Jacobi {
  public:
   Jacobi(const Options& options, Verdict* verdict) : options_(options), verdict_(verdict) {
     std::array<int, 2> periods = {0, 0};
     MPI_Dims_create(world_size(), 2, dims_.data());
     MPI_Cart_create(MPI_COMM_WORLD, 2, dims_.data(), periods.data(), 0, &cart_);
-    MPI_Cart_shift(cart_, 0, 1, &up_, &down_);
-    MPI_Cart_shift(cart_, 1, 1, &left_, &right_);
     rows_ = rows_of(world_rank());
     columns_ = columns_of(world_rank());
-    MPI_Type_vector(rows_.count, 1, columns_.count + 2, MPI_DOUBLE, &column_type_);
-    MPI_Type_commit(&column_type_);
+    if (options.transfer == "pt2pt") {
+      exchange_ = std::make_unique<MessageExchange>(cart_, rows_.count, columns_.count);
+    } else {
+      // Rank 0 has the longest edges.
+      const int longest = std::max(rows_of(0).count, columns_of(0).count);
+      if (options.transfer == "fence") {
+        exchange_ = std::make_unique<FenceExchange>(cart_, longest);
+      } else {
+        exchange_ = std::make_unique<NotifyExchange>(cart_, longest);
+      }
+    }
   }
   ~Jacobi() {
-    MPI_Type_free(&column_type_);
+    exchange_.reset();
     MPI_Comm_free(&cart_);
   }
   Jacobi(const Jacobi&) = delete;
@@ -99,7 +85,7 @@ class Jacobi {
     double seconds = 0;
     for (int i = 0; i < iterations; ++i) {
       const double start = MPI_Wtime();
-      exchange(&now);
+      exchange_->run(&now);
       relax(&now, &next);
       std::swap(now, next);
       seconds += MPI_Wtime() - start;
@@ -124,21 +110,6 @@ class Jacobi {
     std::array<int, 2> place;
     MPI_Cart_coords(cart_, rank, 2, place.data());
     return part_of(options_.grid_points, dims_[1], place[1]);
-  }
-
-  void exchange(Grid* grid) {
-    const int rows = grid->rows;
-    const int columns = grid->columns;
-    std::array<MPI_Request, 8> requests;
-    MPI_Irecv(grid->at(0, 1), columns, MPI_DOUBLE, up_, 0, cart_, &requests[0]);
-    MPI_Irecv(grid->at(rows + 1, 1), columns, MPI_DOUBLE, down_, 1, cart_, &requests[1]);
-    MPI_Irecv(grid->at(1, 0), 1, column_type_, left_, 2, cart_, &requests[2]);
-    MPI_Irecv(grid->at(1, columns + 1), 1, column_type_, right_, 3, cart_, &requests[3]);
-    MPI_Isend(grid->at(rows, 1), columns, MPI_DOUBLE, down_, 0, cart_, &requests[4]);
-    MPI_Isend(grid->at(1, 1), columns, MPI_DOUBLE, up_, 1, cart_, &requests[5]);
-    MPI_Isend(grid->at(1, columns), 1, column_type_, right_, 2, cart_, &requests[6]);
-    MPI_Isend(grid->at(1, 1), 1, column_type_, left_, 3, cart_, &requests[7]);
-    MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE);
   }
 
   // Rank 0 gets every rank's points in turn.
@@ -184,20 +155,22 @@ class Jacobi {
   Verdict* verdict_;
   std::array<int, 2> dims_ = {0, 0};
   MPI_Comm cart_ = MPI_COMM_NULL;
-  int up_, down_, left_, right_;
   Part rows_, columns_;
-  MPI_Datatype column_type_ = MPI_DATATYPE_NULL;
+  std::unique_ptr<Exchange> exchange_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  const Options options = parse_options(argc, argv, "halo", "nic");
+  Options defaults;
+  defaults.transfer = "pt2pt";
+  const Options options = parse_options(argc, argv, "halo", "nict", defaults, "pt2pt|fence|notify");
   if (options.grid_points > 30000) leave(2, "halo: at most 30000 grid points a side");
   if (options.grid_points < world_size()) leave(2, "halo: fewer grid points a side than ranks");
   Verdict verdict("halo");
-  print_header("halo: Jacobi iteration, slowest rank", "Iteration (us)");
+  print_header(("halo: Jacobi iteration by " + options.transfer + ", slowest rank").c_str(),
+               "Iteration (us)");
   double seconds = 0;
   {
     Jacobi jacobi(options, &verdict);
