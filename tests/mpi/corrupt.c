@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: flips one bit of the first message that a rank above 0 sends, once it has sent
- * CORRUPT_AFTER bytes, so that the checks of the example programs can be checked. */
+/* For LD_PRELOAD: flips one bit of the first message or put that a rank above 0 sends, once it has
+ * sent CORRUPT_AFTER bytes, so that the checks of the example programs can be checked. */
 #include <mpi.h>
 #include <stdlib.h>
 
@@ -36,6 +36,27 @@ EXPORT int MPI_Isend(const void* buffer, int count, MPI_Datatype type, int to, i
                      MPI_Comm comm, MPI_Request* request) {
   corrupt(buffer, count, type);
   return PMPI_Isend(buffer, count, type, to, tag, comm, request);
+}
+
+EXPORT int MPI_Sendrecv(const void* buffer, int count, MPI_Datatype type, int to, int tag,
+                        void* receive, int receive_count, MPI_Datatype receive_type, int from,
+                        int receive_tag, MPI_Comm comm, MPI_Status* status) {
+  corrupt(buffer, count, type);
+  return PMPI_Sendrecv(buffer, count, type, to, tag, receive, receive_count, receive_type, from,
+                       receive_tag, comm, status);
+}
+
+EXPORT int MPI_Put(const void* buffer, int count, MPI_Datatype type, int target, MPI_Aint place,
+                   int target_count, MPI_Datatype target_type, MPI_Win window) {
+  if (target != MPI_PROC_NULL) corrupt(buffer, count, type);
+  return PMPI_Put(buffer, count, type, target, place, target_count, target_type, window);
+}
+
+EXPORT int MPI_Rput(const void* buffer, int count, MPI_Datatype type, int target, MPI_Aint place,
+                    int target_count, MPI_Datatype target_type, MPI_Win window,
+                    MPI_Request* request) {
+  if (target != MPI_PROC_NULL) corrupt(buffer, count, type);
+  return PMPI_Rput(buffer, count, type, target, place, target_count, target_type, window, request);
 }
 
 EXPORT int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type, MPI_Op op,

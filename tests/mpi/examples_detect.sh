@@ -32,6 +32,14 @@ one allreduce 0 -m 4K -i 2
 one allreduce 4000 -m 4K -i 5 -c
 one halo 0 -i 3
 one halo 5000 -i 10 -c
+one halo 0 -i 3 -t fence
+one halo 5000 -i 10 -t notify -c
+one gradient_allreduce 0 -m 64K:64K -i 2
+one gradient_allreduce 300000 -m 64K:64K -i 2 -c # by recursive doubling
+one gradient_allreduce 700000 -m 64K:64K -i 2 -c # by MPI_Allreduce
+one block_store 100000 -k 100 -i 10
+one block_store 900000 -k 100 -i 1000 -W 1 -w create
+one block_store 900000 -k 100 -i 1000 -t flush
 one protocols 0 -m 1K
 one protocols 300000 -m 64K -d vector
 finish

@@ -30,4 +30,5 @@ for np in 2 4; do
     for program in $programs; do one "$np" "$list" "$program"; done
   done
 done
+one 3 "$btl,self" gradient_allreduce
 finish

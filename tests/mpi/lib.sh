@@ -146,7 +146,10 @@ payload_of() {
       if (program == "latency") rows *= 2 * (i + x + 2) * pairs
       else if (program ~ /^(bandwidth|message_rate)$/) rows *= w * (i + x + 2) * pairs
       else if (program == "ring") rows *= i * np
-      else if (program == "protocols") rows = printed
+      else if (program == "gradient_allreduce") {
+        for (steps = 0; 2 ^ (steps + 1) <= np; steps++);
+        rows *= (i + x) * (2 * (np - 1) + steps * 2 ^ steps + 2 * (np - 2 ^ steps))
+      } else if (program == "protocols") rows = printed
       else rows = 1
       printf "%.0f", rows
     }' "$out"
@@ -173,7 +176,7 @@ expect() {
 }
 
 # Options of each example for short tests.
-all_examples="latency bandwidth message_rate ring allreduce halo protocols"
+all_examples="latency bandwidth message_rate ring allreduce halo protocols gradient_allreduce"
 some_examples="bandwidth ring protocols"
 example_options() {
   case $1 in
@@ -184,5 +187,6 @@ example_options() {
     allreduce) echo "-m 256K -i 3 -x 1 -c" ;;
     halo) echo "-n 192 -i 10 -c" ;;
     protocols) echo "-m 128K" ;;
+    gradient_allreduce) echo "-m 512K:1M -i 2 -x 0 -c" ;;
   esac
 }

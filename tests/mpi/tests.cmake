@@ -18,6 +18,7 @@ if(ROCE_HAVE_OMPI)
   roce_mpi_test(mpi_bad_links 300 "mpi;netns" ${dir}/bad_links.sh)
   roce_mpi_test(mpi_dynamic 500 mpi ${dir}/dynamic.sh)
   roce_mpi_test(mpi_one_sided 240 "mpi;netns" ${dir}/one_sided.sh)
+  roce_mpi_test(mpi_examples_rma 120 "mpi;netns" ${dir}/examples_rma.sh)
   roce_mpi_test(mpi_capture 180 "mpi;netns" ${dir}/capture.sh)
 
   roce_mpi_test(mpi_examples_loopback_long 600 "mpi;long" ${dir}/examples_loopback.sh --long)
