@@ -257,6 +257,7 @@ int main(int argc, char** argv) {
     }
     std::printf("# %-10s %-6s %10s %12s %10s %10s %10s %10s (us)\n", "Size", "", "Count", "IOPS",
                 "p50", "p95", "p99", "p99.9");
+    std::fflush(stdout);
   }
   Verdict verdict("block_store");
   for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes;

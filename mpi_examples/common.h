@@ -91,7 +91,9 @@ class Verdict {
 };
 
 inline void print_header(const char* title, const char* column) {
-  if (world_rank() == 0) std::printf("# %s\n# %-10s %18s\n", title, "Size", column);
+  if (world_rank() != 0) return;
+  std::printf("# %s\n# %-10s %18s\n", title, "Size", column);
+  std::fflush(stdout);
 }
 
 inline void print_row(std::size_t bytes, double value, int decimals = 2) {

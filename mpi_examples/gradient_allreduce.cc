@@ -141,6 +141,7 @@ int main(int argc, char** argv) {
     std::printf("# %-10s", "Size");
     for (const Algorithm& each : kAlgorithms) std::printf("  %19s", each.name);
     std::printf("\n");
+    std::fflush(stdout);
   }
   for (std::size_t bytes = options.min_bytes; bytes <= options.max_bytes;
        bytes = next_size(bytes)) {
@@ -153,8 +154,10 @@ int main(int argc, char** argv) {
       row += text;
     }
     if (!verdict.agree()) break;
-    if (world_rank() == 0) std::printf("%-12zu%s\n", bytes, row.c_str());
-    std::fflush(stdout);
+    if (world_rank() == 0) {
+      std::printf("%-12zu%s\n", bytes, row.c_str());
+      std::fflush(stdout);
+    }
   }
   return verdict.finish();
 }

@@ -6,11 +6,11 @@
 //
 // Each iteration exchanges one row or column of halo points with up to four neighbours, by one of
 // three transfers (-t): pt2pt, nonblocking messages; fence, puts and a fence; notify, puts, flushes
-// and flags (halo_exchange.h). At the end (with -c, after every iteration) rank 0 collects the grid
-// and compares it bit for bit with the same iteration done by itself alone: each point is computed
-// by the same operations in the same order however the grid is cut. Prints grid points and mean
-// microseconds of one iteration. Options: -n -i -c -t (see --help). Status: 0 good, 1 wrong data, 2
-// wrong use.
+// and flags (halo_exchange.h). (-w create: without MPI_Win_allocate, which within a host may mean
+// shared memory.) At the end (with -c, after every iteration) rank 0 collects the grid and compares
+// it bit for bit with the same iteration done by itself alone: each point is computed by the same
+// operations in the same order however the grid is cut. Prints grid points and mean microseconds of
+// one iteration. Options: -n -i -c -t -w (see --help). Status: 0 good, 1 wrong data, 2 wrong use.
 #include "halo_exchange.h"
 
 #include <array>
@@ -58,9 +58,9 @@ class Jacobi {
       // Rank 0 has the longest edges.
       const int longest = std::max(rows_of(0).count, columns_of(0).count);
       if (options.transfer == "fence") {
-        exchange_ = std::make_unique<FenceExchange>(cart_, longest);
+        exchange_ = std::make_unique<FenceExchange>(cart_, longest, options.create_window);
       } else {
-        exchange_ = std::make_unique<NotifyExchange>(cart_, longest);
+        exchange_ = std::make_unique<NotifyExchange>(cart_, longest, options.create_window);
       }
     }
   }
@@ -165,7 +165,8 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   Options defaults;
   defaults.transfer = "pt2pt";
-  const Options options = parse_options(argc, argv, "halo", "nict", defaults, "pt2pt|fence|notify");
+  const Options options =
+      parse_options(argc, argv, "halo", "nictw", defaults, "pt2pt|fence|notify");
   if (options.grid_points > 30000) leave(2, "halo: at most 30000 grid points a side");
   if (options.grid_points < world_size()) leave(2, "halo: fewer grid points a side than ranks");
   Verdict verdict("halo");

@@ -91,13 +91,19 @@ class MessageExchange : public Exchange {
 // flag of one byte.
 class PutExchange : public Exchange {
  public:
-  // longest: points of the longest edge of any rank.
-  PutExchange(MPI_Comm cart, int longest)
+  // longest: points of the longest edge of any rank. create: not by MPI_Win_allocate.
+  PutExchange(MPI_Comm cart, int longest, bool create)
       : Exchange(cart),
         longest_(longest),
         left_(static_cast<std::size_t>(longest)),
         right_(static_cast<std::size_t>(longest)) {
-    MPI_Win_allocate(flag_place(2, 0), 1, MPI_INFO_NULL, cart, &memory_, &window_);
+    if (create) {
+      own_.resize(static_cast<std::size_t>(flag_place(2, 0)) / sizeof(double) + 1);
+      memory_ = reinterpret_cast<std::byte*>(own_.data());
+      MPI_Win_create(memory_, flag_place(2, 0), 1, MPI_INFO_NULL, cart, &window_);
+    } else {
+      MPI_Win_allocate(flag_place(2, 0), 1, MPI_INFO_NULL, cart, &memory_, &window_);
+    }
     for (int set = 0; set < 2; ++set) {
       for (int side = 0; side < kSides; ++side) *flag(set, side) = 0;
     }
@@ -152,12 +158,13 @@ class PutExchange : public Exchange {
 
   int longest_;
   std::byte* memory_ = nullptr;
+  std::vector<double> own_;
   std::vector<double> left_, right_;
 };
 
 class FenceExchange : public PutExchange {
  public:
-  FenceExchange(MPI_Comm cart, int longest) : PutExchange(cart, longest) {
+  FenceExchange(MPI_Comm cart, int longest, bool create) : PutExchange(cart, longest, create) {
     MPI_Win_fence(MPI_MODE_NOPRECEDE, window_);
   }
   ~FenceExchange() override { MPI_Win_fence(MPI_MODE_NOSUCCEED, window_); }
@@ -176,7 +183,7 @@ class FenceExchange : public PutExchange {
 
 class NotifyExchange : public PutExchange {
  public:
-  NotifyExchange(MPI_Comm cart, int longest) : PutExchange(cart, longest) {
+  NotifyExchange(MPI_Comm cart, int longest, bool create) : PutExchange(cart, longest, create) {
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
     MPI_Win_sync(window_);
     MPI_Barrier(cart);  // every rank's flags are 0 before the first put
