@@ -68,9 +68,9 @@ class Run {
     const int iterations = options_.iterations > 0 ? options_.iterations : 5;
     const int warmup = warmup_for(options_, iterations);
     double sum = 0;
-    for (int i = -warmup; i < iterations; ++i) {
+    std::uint64_t number = 0;
+    for (int i = -warmup; i < iterations; ++i, ++number) {
       const bool check = options_.validate || i == -warmup || i + 1 == iterations;
-      const auto number = static_cast<std::uint64_t>(warmup + i);
       if (check) prepare(gradients.count, number);
       MPI_Barrier(MPI_COMM_WORLD);
       const double start = MPI_Wtime();
