@@ -11,9 +11,7 @@
 // Every client has -k blocks of its own on each server and does -i operations, -r percent of them
 // reads. Transfers (-t):
 //   request  MPI_Rput and MPI_Rget with up to -W in flight. The time of a write ends when its
-//   buffer
-//            is free again. MPI orders nothing: a block that was written is not used again before
-//            a flush of its server.
+//            buffer is free. As MPI orders nothing, a written block waits for a flush.
 //   flush    MPI_Put or MPI_Get, then MPI_Win_flush: when it ends a write is at the server.
 // Prints for reads and for writes: their number, operations per second of all clients together
 // (IOPS; time until the last client has flushed everything), and percentiles of the time of one

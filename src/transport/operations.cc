@@ -30,8 +30,9 @@ Status prepare(const Limits& limits, Endpoint* peer, Operation* op, const void* 
   return Status::ok();
 }
 
-Status prepare_atomic(const Limits& limits, Endpoint* peer, Operation* op, void* result_addr,
-                      Registration* local, uint64_t remote_addr, const MemoryHandle& remote) {
+Status start_atomic(const Limits& limits, Endpoint* peer, Operation* op, Operation::Kind kind,
+                    void* result_addr, Registration* local, uint64_t remote_addr,
+                    const MemoryHandle& remote, uint64_t compare_add, uint64_t swap) {
   if (!limits.has_atomics) {
     return {Code::kNotSupported, limits.device + " and the devices beside it have no atomics"};
   }
@@ -42,7 +43,14 @@ Status prepare_atomic(const Limits& limits, Endpoint* peer, Operation* op, void*
   if (result_addr == nullptr) {
     return {Code::kInvalidArgument, "atomic operation without room for its result"};
   }
-  return prepare(limits, peer, op, result_addr, local, remote_addr, remote, sizeof(uint64_t));
+  Status status =
+      prepare(limits, peer, op, result_addr, local, remote_addr, remote, sizeof(uint64_t));
+  if (!status) return status;
+  op->kind = kind;
+  op->compare_add = compare_add;
+  op->swap = swap;
+  peer->start(op);
+  return Status::ok();
 }
 
 }  // namespace
@@ -86,30 +94,15 @@ Status Transport::get(Endpoint* peer, Operation* op, void* local_addr, Registrat
 
 Status Transport::fetch_add(Endpoint* peer, Operation* op, void* result_addr, Registration* local,
                             uint64_t remote_addr, const MemoryHandle& remote, uint64_t addend) {
-  if (Status status =
-          prepare_atomic(impl_->core.limits, peer, op, result_addr, local, remote_addr, remote);
-      !status) {
-    return status;
-  }
-  op->kind = Operation::Kind::kFetchAdd;
-  op->compare_add = addend;
-  peer->start(op);
-  return Status::ok();
+  return start_atomic(impl_->core.limits, peer, op, Operation::Kind::kFetchAdd, result_addr, local,
+                      remote_addr, remote, addend, 0);
 }
 
 Status Transport::compare_swap(Endpoint* peer, Operation* op, void* result_addr,
                                Registration* local, uint64_t remote_addr,
                                const MemoryHandle& remote, uint64_t compare, uint64_t swap) {
-  if (Status status =
-          prepare_atomic(impl_->core.limits, peer, op, result_addr, local, remote_addr, remote);
-      !status) {
-    return status;
-  }
-  op->kind = Operation::Kind::kCompareSwap;
-  op->compare_add = compare;
-  op->swap = swap;
-  peer->start(op);
-  return Status::ok();
+  return start_atomic(impl_->core.limits, peer, op, Operation::Kind::kCompareSwap, result_addr,
+                      local, remote_addr, remote, compare, swap);
 }
 
 Status Transport::register_memory(void* base, size_t bytes, unsigned access, Registration* out) {

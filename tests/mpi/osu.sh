@@ -1,5 +1,5 @@
 #!/bin/bash
-# Every point-to-point and collective program of an OSU micro-benchmark tree, with its own data validation where it
+# Every point-to-point, collective and one-sided program of an OSU micro-benchmark tree, with its own data validation where it
 # has one, over roce. By hand, or as a long test with OSU_SRC in the environment:
 #
 #   tests/mpi/osu.sh --src DIR [--only WORD] [--max-size BYTES]
@@ -29,23 +29,26 @@ build() {
 }
 echo "building $src"
 (build) >"$work/build.log" 2>&1
-mapfile -t programs < <(find "$work/osu" -type f -executable -name 'osu_*' ! -name '*.py' \( -path '*/pt2pt/*' -o -path '*/collective/*' \) \
-  -not -path '*/.libs/*' | sort)
+mapfile -t programs < <(find "$work/osu" -type f -executable -name 'osu_*' ! -name '*.py' \( -path '*/pt2pt/*' -o -path '*/collective/*' -o \
+  -path '*/one-sided/*' \) -not -path '*/.libs/*' | sort)
 [ ${#programs[@]} -gt 0 ] || { tail -n 20 "$work/build.log"; die "nothing was built"; }
 
 # run_program LIST PROGRAM: sets $what
 run_program() {
-  local list=$1 program=$2 np=4 help options=()
+  local list=$1 program=$2 np=4 help osc=() options=()
   [[ $program != */pt2pt/* ]] || np=2
+  [[ $program != */one-sided/* ]] || { np=2; osc=(--mca osc rdma); }
   help=$(timeout 20 "$program" --help 2>&1)
   # Old trees have short options only: "  -i ITER", "  -m SIZE".
   ! grep -q -E '^ +-m[ ,]' <<<"$help" || options+=(-m "$max_bytes")
   ! grep -q -E '^ +-i[ ,]' <<<"$help" || options+=(-i 10)
   ! grep -q -E '^ +-x[ ,]' <<<"$help" || options+=(-x 2)
   ! grep -q -e '-c, --validation' <<<"$help" || options+=(-c)
+  # Windows of MPI_Win_allocate are shared memory within a host.
+  [ ${#osc[@]} = 0 ] || ! grep -q -E '^ +-w[ ,]' <<<"$help" || options+=(-w create)
   place "$np"
   what="np $np, btl $list: ${program##*/} ${options[*]}"
-  run 200 "$mpirun" -np "$np" "${place[@]}" --mca pml ob1 --mca btl "$list" "$program" "${options[@]}"
+  run 200 "$mpirun" -np "$np" "${place[@]}" --mca pml ob1 "${osc[@]}" --mca btl "$list" "$program" "${options[@]}"
 }
 
 # Validation prints Fail in its column and need not set the status.
