@@ -118,9 +118,11 @@ ConnectionThread::Connection& ConnectionThread::connection_of(Endpoint* endpoint
 }
 
 void ConnectionThread::run() {
-  while (!stopping_) {
-    wait_for_work();
+  // Only those with an event: looking at one asks it for the next event, which a program that polls
+  // pays for.
+  for (uint32_t rails = ~0U; !stopping_; rails = wait_for_work()) {
     for (auto& rail : core_.rails) {
+      if ((rails >> rail->index & 1) == 0) continue;
       rail->control.drain([this, &rail](const ControlPort::Received& received) {
         handle_received(*rail, received);
       });
@@ -131,7 +133,7 @@ void ConnectionThread::run() {
   }
 }
 
-void ConnectionThread::wait_for_work() {
+uint32_t ConnectionThread::wait_for_work() {
   pollfd files[1 + 2 * kMaxRails] = {{wake_fd_, POLLIN, 0}};
   nfds_t count = 1;
   for (auto& rail : core_.rails) {
@@ -148,11 +150,16 @@ void ConnectionThread::wait_for_work() {
   int ready = poll(files, count, timeout_ms);
   uint64_t value;
   [[maybe_unused]] ssize_t bytes = read(wake_fd_, &value, sizeof value);
+  uint32_t rails = 0;
   for (size_t i = 0; ready > 0 && i < core_.rails.size(); ++i) {
+    if ((files[1 + 2 * i].revents & POLLIN) != 0) {
+      rails |= 1U << i;
+    }
     if ((files[2 + 2 * i].revents & POLLIN) != 0) {
       handle_async_event(core_.rails[i]);
     }
   }
+  return rails;
 }
 
 void ConnectionThread::run_commands() {

@@ -69,7 +69,8 @@ class ConnectionThread {
 
   explicit ConnectionThread(Core& core) : core_(core) {}
   void run();
-  void wait_for_work();
+  /// Bit i: the control port of rail i has something.
+  uint32_t wait_for_work();
   void post(std::function<void()> command);
   void run_commands();
   void run_timers();
@@ -112,7 +113,7 @@ class ConnectionThread {
   std::set<std::pair<TimeNs, Connection*>> timers_;
   std::deque<verbs::AddressHandle> retired_;
   std::atomic<bool> watching_{false};
-  TimeNs last_look_ = 0;
+  TimeNs last_look_ = 0, look_period_ = 0;
   uint64_t polls_seen_ = 0;
   std::vector<Closed> closed_;
   uint64_t next_connection_id_ = 1;

@@ -9,7 +9,9 @@
 namespace roce::transport {
 namespace {
 
-constexpr TimeNs kWatchPeriodNs = 10'000'000;
+/// Of looks at a program that does not call progress. Where it does, looks become rare, since each
+/// takes the core from it.
+constexpr TimeNs kLeastPeriodNs = 10'000'000, kMostPeriodNs = 640'000'000;
 
 }  // namespace
 
@@ -20,7 +22,7 @@ void ConnectionThread::watch() {
 }
 
 TimeNs ConnectionThread::next_look() const {
-  return watching_.load(std::memory_order_relaxed) ? last_look_ + kWatchPeriodNs : kNever;
+  return watching_.load(std::memory_order_relaxed) ? last_look_ + look_period_ : kNever;
 }
 
 void ConnectionThread::look_after_waiting(TimeNs now) {
@@ -29,7 +31,10 @@ void ConnectionThread::look_after_waiting(TimeNs now) {
   }
   last_look_ = now;
   if (core_.poller->polls() == polls_seen_) {
+    look_period_ = kLeastPeriodNs;
     core_.poller->poll_unattended();
+  } else {
+    look_period_ = std::clamp(2 * look_period_, kLeastPeriodNs, kMostPeriodNs);
   }
   polls_seen_ = core_.poller->polls();
   release_closed();
