@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     const long before = resident_bytes();
     all_to_all(rank, size, 16);
     if (rank == 0) {
-      std::printf("%ld bytes a peer\n", (resident_bytes() - before) / (size - 3));
+      std::printf("memory: %ld bytes a peer\n", (resident_bytes() - before) / (size - 3));
     }
     all_to_all(rank, size, 1024);
     for (int count : {1, 1000, 100000}) allreduce(rank, size, count);
