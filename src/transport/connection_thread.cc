@@ -29,12 +29,16 @@ Result<std::unique_ptr<ConnectionThread>> ConnectionThread::start(Core& core) {
   return self;
 }
 
-ConnectionThread::~ConnectionThread() {
+void ConnectionThread::stop() {
   if (thread_.joinable()) {
     stopping_ = true;
     post([] {});
     thread_.join();
   }
+}
+
+ConnectionThread::~ConnectionThread() {
+  stop();
   helpers_.stop();
   for (auto& [endpoint, connection] : connections_) {
     drop_queue_pair(*connection);

@@ -29,6 +29,8 @@ class ConnectionThread {
  public:
   static Result<std::unique_ptr<ConnectionThread>> start(Core& core);
   ~ConnectionThread();
+  /// Ends the thread. Before Core::connections is cleared: what it polls may still call that.
+  void stop();
 
   // ---- any thread; none of these waits ----
   void connect(Endpoint* endpoint);

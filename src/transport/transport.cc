@@ -173,6 +173,7 @@ Transport::~Transport() {
     return std::all_of(closed.begin(), closed.end(), [](auto& done) { return done->load(); });
   };
   impl_->progress_until(all_closed, kCloseLimit);
+  core.connections->stop();
   core.connections.reset();
 }
 
