@@ -96,6 +96,10 @@ struct Options {
       65536;  ///< Largest Fragment; receive buffers have this size plus the transport's header.
   bool named_by_user =
       false;  ///< `roce` was named by the user: with soft=auto, the soft device may be used.
+  /// A usable port was found and the process has no thread of the transport or of its device yet:
+  /// the time for what other threads must not run beside, as the patching of memory functions.
+  /// Called at most once, from open(). May be null.
+  void (*before_threads)(void* context) = nullptr;
   /// A message has arrived; data is valid (and writable) during the call only.
   void (*receive)(void* context, Endpoint* from, uint8_t tag, uint8_t* data,
                   uint32_t bytes) = nullptr;
@@ -123,8 +127,8 @@ struct Limits {
 
 class Transport {
  public:
-  /// Opens a device and starts the connection thread. The status tells, device by device, why none
-  /// is usable.
+  /// Opens a device (options.before_threads is called first) and starts the connection thread. The
+  /// status tells, device by device, why none is usable.
   static Result<std::unique_ptr<Transport>> open(const Params& params, const Options& options);
   /// The same with parts replaced; for tests (src/transport/hooks.h).
   static Result<std::unique_ptr<Transport>> open(const Params& params, const Options& options,

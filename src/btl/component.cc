@@ -89,7 +89,9 @@ void apply_limits(Module& module) {
   }
   if (module.btl_bandwidth == 0) module.btl_bandwidth = limits.bandwidth_mbps;
   if (!limits.has_atomics) module.btl_flags &= ~kAtomicFlags;
-  open_registration_cache(module);
+  if (module.rcache == nullptr) {  // nothing can be put or got
+    module.btl_flags &= ~(MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET | kAtomicFlags);
+  }
   if ((module.btl_flags & kAtomicFlags) == 0) {
     module.btl_atomic_flags = 0;
   } else if (limits.atomics_with_cpu) {
@@ -122,6 +124,9 @@ Result<std::unique_ptr<Module>> make_module(const transport::Params& params) {
   options.adapter_bytes = descriptor_bytes();
   options.max_message_bytes = module->btl_max_send_size;
   options.named_by_user = named_by_user();
+  // The first cache of a process patches munmap() and others, which a thread inside them does not
+  // survive.
+  options.before_threads = open_registration_cache;
   options.receive = receive;
   options.error = peer_failed;
   options.log = log_line;

@@ -96,8 +96,9 @@ size_t descriptor_bytes();
 void receive(void* module, transport::Endpoint* from, uint8_t tag, uint8_t* data, uint32_t bytes);
 
 // registration.cc
-/// Makes the registration cache; without it, clears the flags of put, get and atomics.
-void open_registration_cache(Module& module);
+/// Options::before_threads of the transport: makes the registration cache, unless the user has
+/// turned put and get off.
+void open_registration_cache(void* module);
 mca_btl_base_registration_handle_t* register_mem(mca_btl_base_module_t* btl,
                                                  mca_btl_base_endpoint_t* endpoint, void* base,
                                                  size_t bytes, uint32_t flags) noexcept;

@@ -54,12 +54,9 @@ int cache_deregister(void* context, mca_rcache_base_registration_t* cached) noex
 
 }  // namespace
 
-void open_registration_cache(Module& module) {
-  constexpr uint32_t kRdmaFlags = MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET;
-  if ((module.btl_flags & kRdmaFlags) == 0) {  // turned off by the user
-    module.btl_flags &= ~kAtomicFlags;
-    return;
-  }
+void open_registration_cache(void* context) {
+  Module& module = *static_cast<Module*>(context);
+  if ((module.btl_flags & (MCA_BTL_FLAGS_PUT | MCA_BTL_FLAGS_GET)) == 0) return;
   char cache_name[] = "roce";  // copied by the cache
   mca_rcache_base_resources_t resources = {};
   resources.cache_name = cache_name;
@@ -68,9 +65,9 @@ void open_registration_cache(Module& module) {
   resources.register_mem = cache_register;
   resources.deregister_mem = cache_deregister;
   module.rcache = mca_rcache_base_module_create("grdma", &module, &resources);
-  if (module.rcache != nullptr) return;
-  module.btl_flags &= ~(kRdmaFlags | kAtomicFlags);
-  say_verbose(1, "no registration cache (rcache grdma): large messages go by send");
+  if (module.rcache == nullptr) {
+    say_verbose(1, "no registration cache (rcache grdma): large messages go by send");
+  }
 }
 
 mca_btl_base_registration_handle_t* register_mem(mca_btl_base_module_t* btl,

@@ -71,13 +71,14 @@ Status none_usable(const Params& params, bool named_by_user,
 
 }  // namespace
 
-Result<Rails> Rails::open(const Params& params, bool named_by_user, const Hooks& hooks) {
+Result<Rails> Rails::open(const Params& params, const Options& options, const Hooks& hooks) {
   Rails rails;
+  bool before_threads = options.before_threads != nullptr;
   std::vector<const verbs::Table*> tables;
   if (params.soft != "on") {
     tables.push_back(&verbs::system_table());
   }
-  if (params.soft == "on" || (params.soft == "auto" && named_by_user)) {
+  if (params.soft == "on" || (params.soft == "auto" && options.named_by_user)) {
     configure_soft(params);
     tables.push_back(hooks.soft_table != nullptr ? hooks.soft_table : &verbs::soft_table());
   }
@@ -86,6 +87,10 @@ Result<Rails> Rails::open(const Params& params, bool named_by_user, const Hooks&
   for (const verbs::Table* table : tables) {
     std::vector<verbs::Candidate> candidates = usable(params, *table, rails.refusals_);
     limit(candidates, rails.refusals_);
+    if (before_threads && !candidates.empty()) {
+      options.before_threads(options.context);
+      before_threads = false;
+    }
     for (const verbs::Candidate& candidate : candidates) {
       auto rail = Rail::open(params, candidate, static_cast<int>(rails.rails_.size()));
       if (rail) {
@@ -98,7 +103,7 @@ Result<Rails> Rails::open(const Params& params, bool named_by_user, const Hooks&
       return rails;
     }
   }
-  return none_usable(params, named_by_user, rails.refusals_);
+  return none_usable(params, options.named_by_user, rails.refusals_);
 }
 
 namespace {

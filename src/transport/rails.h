@@ -21,7 +21,7 @@ namespace roce::transport {
 class Rails {
  public:
   /// kUnavailable tells, device by device, why none is usable.
-  static Result<Rails> open(const Params& params, bool named_by_user, const Hooks& hooks);
+  static Result<Rails> open(const Params& params, const Options& options, const Hooks& hooks);
 
   size_t size() const { return rails_.size(); }
   Rail& operator[](size_t index) const { return *rails_[index]; }

@@ -121,7 +121,7 @@ Result<std::unique_ptr<Transport>> Transport::open(const Params& params, const O
   if (Status status = check_options(params, options); !status) {
     return status;
   }
-  auto rails = Rails::open(params, options.named_by_user, hooks);
+  auto rails = Rails::open(params, options, hooks);
   if (!rails) {
     return rails.status();
   }

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <random>
 #include <thread>
 
@@ -290,6 +292,34 @@ TEST(Open, WithoutAUsableDeviceTheTextSaysWhyForEach) {
     EXPECT_NE(opened.status().text().find(part), std::string::npos)
         << part << " is not in: " << opened.status().text();
   }
+}
+
+size_t threads_of_this_process() {
+  std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<size_t>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(Open, CallsTheHookOnceBeforeItsFirstThread) {
+  static int calls;
+  static size_t threads;
+  calls = 0;
+  Options options;
+  options.receive = [](void*, Endpoint*, uint8_t, uint8_t*, uint32_t) {};
+  options.before_threads = [](void*) {
+    ++calls;
+    threads = threads_of_this_process();
+  };
+  const size_t before = threads_of_this_process();
+  auto opened = Transport::open(test::soft_params(), options);
+  ASSERT_TRUE(opened.is_ok()) << opened.status().text();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(threads, before);
+  EXPECT_GT(threads_of_this_process(), before);  // so the count would have told
+
+  Params params = test::soft_params();
+  params.if_include = "nosuch0";
+  ASSERT_FALSE(Transport::open(params, options).is_ok());
+  EXPECT_EQ(calls, 1) << "without a usable device";
 }
 
 TEST(Open, TheSoftDeviceIsUsedUnaskedOnlyIfNamed) {
