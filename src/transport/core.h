@@ -1,7 +1,7 @@
 // What the parts of one transport share.
 //
 // Locks, in the order in which they may be held together: poll lock (progress), an endpoint's lock,
-// then the short ones (events, fragment pool, receive pool, get budget, the connection thread's
+// then the short ones (events, fragment pool, receive pool, get scheduler, the connection thread's
 // commands). None is held across a callback. Two endpoints' locks are never held together.
 #ifndef ROCE_TRANSPORT_CORE_H_
 #define ROCE_TRANSPORT_CORE_H_

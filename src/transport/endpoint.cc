@@ -57,7 +57,6 @@ void Endpoint::attach(ibv_qp* qp, Rail* rail, const PathPair& path, const Offer&
   sq_head_ = sq_tail_ = unsignaled_ = 0;
   records_.assign(std::bit_ceil(sq_depth_), {});
   reads_outstanding_ = 0;
-  waiting_for_budget_ = false;
   peer_said_goodbye_ = false;
   credit_.start(own.window_messages, own.window_bytes, own.max_message_bytes + kHeaderBytes);
   qpn_.store(qp->qp_num, std::memory_order_release);

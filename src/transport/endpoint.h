@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "flow/get_scheduler.h"
+#include "flow/window.h"
 #include "roce/transport.h"
 #include "transport/address.h"
 #include "transport/connection_state.h"
@@ -23,7 +25,6 @@
 #include "transport/error_text.h"
 #include "transport/header.h"
 #include "transport/spinlock.h"
-#include "transport/window.h"
 
 namespace roce::transport {
 
@@ -175,15 +176,15 @@ class Endpoint {
   uint32_t sq_usable_ = 0;  ///< Depth without what is kept for credits.
   uint32_t unsignaled_ = 0, signal_interval_ = 1;
   std::vector<Record> records_;  ///< Power of two.
-  SendWindow window_;
-  ReceiveCredit credit_;
+  flow::SendWindow window_;
+  flow::ReceiveCredit credit_;
   Fifo<Fragment> messages_;
   Fifo<Operation> puts_;
-  Fifo<Operation> gets_;  ///< And atomics: what the peer answers.
+  Fifo<Operation> gets_;       ///< And atomics: what the peer answers.
+  flow::Getter getter_{this};  ///< In the scheduler of rail_, which guards it.
   uint32_t reads_outstanding_ = 0, max_reads_ = 1;
   uint32_t generation_ = 0;
   bool peer_said_goodbye_ = false;
-  bool waiting_for_budget_ = false;
   PathPair path_;
   Offer own_, peer_;
   Agreement agreement_;

@@ -121,15 +121,16 @@ void Poller::handle_send(const ibv_wc& wc, EventBatch& batch) {
   }
 }
 
-/// Each that may find no room for its chunk queues itself again, hence the bound.
+/// Each that wants more queues itself again, hence the bound.
 void Poller::resume_waiters(Rail& rail) {
   constexpr int kMaxResumed = 8;
   for (int i = 0; i < kMaxResumed; ++i) {
-    Endpoint* endpoint = rail.get_budget.next_waiter();
-    if (endpoint == nullptr) {
+    flow::Getter* peer = rail.gets.next();
+    if (peer == nullptr) {
       return;
     }
-    endpoint->resume();
+    static_cast<Endpoint*>(peer->owner)->resume();
+    rail.gets.end_turn();
   }
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr uint32_t kPage = 4096;
 constexpr uint32_t kCqSlack = 64;
+/// Peers that data is fetched from at the same time; the others wait for their turn.
+constexpr uint32_t kMostGetSenders = 16;
 
 constexpr uint32_t kExpectedPeers = 8;
 
@@ -90,7 +92,7 @@ Status Rail::query(const Params& params, const verbs::Candidate& candidate) {
   chunk_bytes = static_cast<uint32_t>(params.get_chunk_bytes);
   if (hints.receive_budget_bytes != 0) {
     uint32_t payload = hints.receive_budget_bytes / kTruesizePerByte;
-    get_budget.set_limit(payload);
+    gets.start(payload, kMostGetSenders);
     chunk_bytes = std::min(chunk_bytes, std::max(kPage, payload / 2 / kPage * kPage));
   }
   return Status::ok();

@@ -11,7 +11,7 @@
 #include "roce/status.h"
 #include "transport/address.h"
 #include "transport/control_port.h"
-#include "transport/get_budget.h"
+#include "transport/get_turns.h"
 #include "transport/params.h"
 #include "transport/receive_pool.h"
 #include "verbs/discovery.h"
@@ -61,7 +61,7 @@ class Rail {
   bool atomics_with_cpu = false;    ///< They are atomic against the CPU's.
   uint32_t chunk_bytes = 65536;     ///< Of gets and puts.
   std::atomic<bool> active{false};  ///< Has or had a peer: must be polled.
-  GetBudget get_budget;
+  GetTurns gets;
   std::atomic<uint64_t> drained{0};  ///< Polls that left nothing in `cq`; counted by the poller.
 
  private:

@@ -92,11 +92,7 @@ bool Endpoint::may_post_chunk(const Operation* operation, uint32_t bytes) {
   if (operation->kind == Operation::Kind::kPut) {
     return window_.may_put(bytes);
   }
-  if (reads_outstanding_ >= max_reads_ || waiting_for_budget_) {
-    return false;
-  }
-  waiting_for_budget_ = !rail_->get_budget.take(bytes, this);
-  return !waiting_for_budget_;
+  return reads_outstanding_ < max_reads_ && rail_->gets.take(getter_, bytes);
 }
 
 void Endpoint::post_chunk(Operation* operation, uint32_t bytes) {

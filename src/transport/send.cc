@@ -162,7 +162,6 @@ bool Endpoint::is_idle() {
 
 void Endpoint::resume() {
   std::lock_guard guard(lock_);
-  waiting_for_budget_ = false;
   flush();
 }
 

@@ -24,6 +24,7 @@ if(ROCE_HAVE_OMPI)
   roce_mpi_test(mpi_registration_long 1800 "mpi;long" ${dir}/registration.sh --long)
   roce_mpi_test(mpi_scale 420 mpi ${dir}/scale.sh)
   roce_mpi_test(mpi_one_sided 240 "mpi;netns" ${dir}/one_sided.sh)
+  roce_mpi_test(mpi_incast 360 "mpi;netns" ${dir}/incast.sh)
   roce_mpi_test(mpi_examples_rma 120 "mpi;netns" ${dir}/examples_rma.sh)
   roce_mpi_test(mpi_capture 180 "mpi;netns" ${dir}/capture.sh)
 

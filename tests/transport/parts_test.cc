@@ -10,7 +10,7 @@
 #include "transport/device_filter.h"
 #include "transport/events.h"
 #include "transport/fragment_pool.h"
-#include "transport/get_budget.h"
+#include "transport/header.h"
 #include "transport/helpers.h"
 
 namespace roce::transport {
@@ -177,19 +177,31 @@ TEST(EventQueue, KeepsOrderAndCapacity) {
   EXPECT_EQ(pushed, popped);
 }
 
-TEST(GetBudget, OneChunkIsAlwaysAllowedAndWaitersComeInOrder) {
-  GetBudget budget;
-  auto* a = reinterpret_cast<Endpoint*>(1);
-  auto* b = reinterpret_cast<Endpoint*>(2);
-  budget.set_limit(100);
-  EXPECT_TRUE(budget.take(500, a));
-  EXPECT_FALSE(budget.take(1, b));
-  EXPECT_FALSE(budget.take(1, a));
-  EXPECT_EQ(budget.next_waiter(), nullptr);
-  budget.give_back(500);
-  EXPECT_EQ(budget.next_waiter(), b);
-  EXPECT_EQ(budget.next_waiter(), a);
-  EXPECT_EQ(budget.next_waiter(), nullptr);
+TEST(Header, IsSixteenLittleEndianBytes) {
+  uint8_t bytes[16];
+  store_header(bytes, {.kind = MessageKind::kMessage,
+                       .tag = 0x22,
+                       .length = 0x01020304,
+                       .endpoint = 0x0A0B0C0D,
+                       .consumed = 0x1112,
+                       .window = 0x2122});
+  const uint8_t expected[16] = {0xB1, 1,    0x22, 0,    4,    3,    2,    1,
+                                0x0D, 0x0C, 0x0B, 0x0A, 0x12, 0x11, 0x22, 0x21};
+  EXPECT_EQ(std::memcmp(bytes, expected, 16), 0);
+}
+
+TEST(Header, LengthMustBeThatOfTheMessage) {
+  uint8_t bytes[32] = {};
+  MessageHeader header;
+  store_header(bytes, {.kind = MessageKind::kMessage, .length = 16});
+  EXPECT_TRUE(load_header(bytes, 32, &header));
+  EXPECT_FALSE(load_header(bytes, 31, &header));
+  EXPECT_FALSE(load_header(bytes, 15, &header));
+  bytes[0] = 0xB2;
+  EXPECT_FALSE(load_header(bytes, 32, &header));
+  bytes[0] = 0xB1;
+  bytes[1] = 3;
+  EXPECT_FALSE(load_header(bytes, 32, &header));
 }
 
 }  // namespace

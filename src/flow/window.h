@@ -1,4 +1,4 @@
-// Flow control of one peer, both directions; no verbs, no locks (the endpoint's lock guards it).
+// Flow control of one peer, both directions; no verbs, no locks.
 //
 // The receiver grants a number of messages and of bytes. A message counts from its posting until
 // the peer has consumed it, which every header of the peer tells cumulatively; bytes of puts count
@@ -6,15 +6,15 @@
 // - with nothing unconsumed one message is always allowed, whatever its size; the same for puts;
 // - whenever a sender is stalled by the window, the receiver owes it a credit once it has consumed
 //   what it got: see ReceiveCredit::due.
-#ifndef ROCE_TRANSPORT_WINDOW_H_
-#define ROCE_TRANSPORT_WINDOW_H_
+#ifndef ROCE_FLOW_WINDOW_H_
+#define ROCE_FLOW_WINDOW_H_
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
 
-namespace roce::transport {
+namespace roce::flow {
 
 class SendWindow {
  public:
@@ -119,6 +119,6 @@ class ReceiveCredit {
   uint32_t unreported_bytes_ = 0, due_bytes_ = 1;
 };
 
-}  // namespace roce::transport
+}  // namespace roce::flow
 
-#endif  // ROCE_TRANSPORT_WINDOW_H_
+#endif  // ROCE_FLOW_WINDOW_H_

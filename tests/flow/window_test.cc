@@ -1,13 +1,11 @@
-#include "transport/window.h"
+#include "flow/window.h"
 
 #include <gtest/gtest.h>
 
 #include <deque>
 #include <random>
 
-#include "transport/header.h"
-
-namespace roce::transport {
+namespace roce::flow {
 namespace {
 
 TEST(SendWindow, MessagesAreLimited) {
@@ -103,32 +101,5 @@ TEST(Window, NeverDeadlocksAndCountsWrapAround) {
   }
 }
 
-TEST(Header, IsSixteenLittleEndianBytes) {
-  uint8_t bytes[16];
-  store_header(bytes, {.kind = MessageKind::kMessage,
-                       .tag = 0x22,
-                       .length = 0x01020304,
-                       .endpoint = 0x0A0B0C0D,
-                       .consumed = 0x1112,
-                       .window = 0x2122});
-  const uint8_t expected[16] = {0xB1, 1,    0x22, 0,    4,    3,    2,    1,
-                                0x0D, 0x0C, 0x0B, 0x0A, 0x12, 0x11, 0x22, 0x21};
-  EXPECT_EQ(std::memcmp(bytes, expected, 16), 0);
-}
-
-TEST(Header, LengthMustBeThatOfTheMessage) {
-  uint8_t bytes[32] = {};
-  MessageHeader header;
-  store_header(bytes, {.kind = MessageKind::kMessage, .length = 16});
-  EXPECT_TRUE(load_header(bytes, 32, &header));
-  EXPECT_FALSE(load_header(bytes, 31, &header));
-  EXPECT_FALSE(load_header(bytes, 15, &header));
-  bytes[0] = 0xB2;
-  EXPECT_FALSE(load_header(bytes, 32, &header));
-  bytes[0] = 0xB1;
-  bytes[1] = 3;
-  EXPECT_FALSE(load_header(bytes, 32, &header));
-}
-
 }  // namespace
-}  // namespace roce::transport
+}  // namespace roce::flow
