@@ -14,6 +14,7 @@ namespace {
 
 constexpr long kMaxSlot = 511;
 constexpr long kMaxReceiveBufferBytes = 1 << 30;
+constexpr long kMaxMemlockBytes = 1L << 50;
 constexpr size_t kMaxListBytes = 4096;
 
 std::string text_variable(const char* name) {
@@ -84,6 +85,8 @@ Options options_from_environment() {
   options.receive_buffer_bytes =
       static_cast<uint32_t>(number_variable("ROCE_SOFT_RECEIVE_BUFFER", kMaxReceiveBufferBytes,
                                             "the buffer is as large as net.core.rmem_max allows"));
+  options.memlock_bytes = static_cast<uint64_t>(
+      number_variable("ROCE_SOFT_MEMLOCK", kMaxMemlockBytes, "registered memory is not limited"));
   return options;
 }
 

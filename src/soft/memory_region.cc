@@ -155,8 +155,11 @@ int rereg_mr(ibv_mr* verbs, int flags, ibv_pd* pd, void* address, size_t length,
   }
   // Work requests find regions by key under the same lock, so each sees the old or the new one.
   const ProgressLock guard(*process);
+  if (!process->memory().resize(region, to.length)) {
+    errno = ENOMEM;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
   region.address = to.address;
-  region.length = to.length;
   region.iova = to.iova;
   region.access = static_cast<unsigned>(to.access & kEngineAccess);
   if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) {

@@ -9,6 +9,12 @@
 namespace roce::soft {
 namespace {
 constexpr size_t kFirstSlots = 256;
+
+uint64_t whole_pages(uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 }  // namespace
 
 MemoryTable::MemoryTable() : slots_(kFirstSlots), shift_(32 - std::countr_zero(kFirstSlots)) {}
@@ -55,13 +61,14 @@ void MemoryTable::grow() {
 }
 
 bool MemoryTable::insert(Region& region) {
-  if (count_ >= kMaxRegions) return false;
+  if (count_ >= kMaxRegions || !may_have(whole_pages(region.length))) return false;
   if (2 * (used_ + 1) > slots_.size()) grow();
   do {
     region.key = random_key();
   } while (region.key == 0 || find(region.key) != nullptr);
   place(region);
   ++count_;
+  bytes_ += whole_pages(region.length);
   return true;
 }
 
@@ -70,6 +77,15 @@ void MemoryTable::erase(const Region& region) {
   if (slot == nullptr || slot->region != &region) return;
   slots_[static_cast<size_t>(slot - slots_.data())].region = nullptr;
   --count_;
+  bytes_ -= whole_pages(region.length);
+}
+
+bool MemoryTable::resize(Region& region, uint64_t length) {
+  const uint64_t before = whole_pages(region.length), after = whole_pages(length);
+  if (after > before && !may_have(after - before)) return false;
+  bytes_ += after - before;
+  region.length = length;
+  return true;
 }
 
 uint8_t* MemoryTable::translate(const Pd* pd, uint32_t key, uint64_t va, uint64_t length,

@@ -6,6 +6,7 @@
 #ifndef ROCE_SOFT_MEMORY_TABLE_H_
 #define ROCE_SOFT_MEMORY_TABLE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -31,9 +32,13 @@ struct Region {
 class MemoryTable {
  public:
   MemoryTable();
-  /// Gives the region a key and enters it. False if there are too many regions.
+  /// Most bytes that all regions may have together, in whole pages; 0: no limit.
+  void set_limit(uint64_t bytes) { most_bytes_ = bytes; }
+  /// Gives the region a key and enters it. False if there are too many regions or bytes.
   bool insert(Region& region);
   void erase(const Region& region);
+  /// Another length for a region. False, and nothing changed, if that is too much.
+  bool resize(Region& region, uint64_t length);
 
   /// Host address of [va, va + length) in the region `key` of the domain with all of `access`;
   /// nullptr otherwise. Not for length 0.
@@ -53,12 +58,16 @@ class MemoryTable {
   const Slot* find(uint32_t key) const;
   void place(Region& region);
   void grow();
+  bool may_have(uint64_t bytes) const {
+    return most_bytes_ == 0 || bytes <= most_bytes_ - std::min(most_bytes_, bytes_);
+  }
   uint32_t random_key();
 
   std::vector<Slot> slots_;
   int shift_;
   size_t count_ = 0;
   size_t used_ = 0;
+  uint64_t bytes_ = 0, most_bytes_ = 0;
   uint32_t random_[64];
   size_t random_left_ = 0;
 };

@@ -101,6 +101,7 @@ Status Process::open_sockets() {
   auto port = UdpPort::open(udp_options);
   if (!port) return port.status();
   const ProgressLock lock(*this);
+  memory_.set_limit(wanted.memlock_bytes);
   udp_ = std::move(*port);
   receive_fd_.store(udp_->receive_fd(), std::memory_order_release);
   sockets_open_ = true;

@@ -20,8 +20,8 @@
 
 namespace roce::soft {
 
-/// What ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE, ROCE_SOFT_FIRST_SLOT and
-/// ROCE_SOFT_RECEIVE_BUFFER set.
+/// What ROCE_SOFT_IF_INCLUDE, ROCE_SOFT_IF_EXCLUDE, ROCE_SOFT_FIRST_SLOT, ROCE_SOFT_RECEIVE_BUFFER
+/// and ROCE_SOFT_MEMLOCK set.
 struct Options {
   std::string interface_include;  ///< Comma list of interface names or ADDRESS/PREFIX; not empty:
                                   ///< only these are used.
@@ -31,7 +31,12 @@ struct Options {
   /// SO_RCVBUF asked for, at most 1 GiB: the device then works as where net.core.rmem_max is this
   /// small. 0: all that the kernel gives. (The kernel counts its own overhead and doubles it.)
   uint32_t receive_buffer_bytes = 0;
+  /// Most memory that the process may have registered, in pages of 4 KiB counted once per region:
+  /// as where RLIMIT_MEMLOCK bounds what a NIC pins. This device pins nothing; 0: no limit.
+  uint64_t memlock_bytes = 0;
 };
+/// Of the environment. A value out of range is reported on stderr once and its default used.
+Options options_from_environment();
 /// Replaces the environment's settings; without effect once the first device list was made.
 void configure(const Options& options);
 

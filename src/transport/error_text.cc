@@ -121,8 +121,8 @@ std::string describe_failure(const ConnectionFacts& facts, const FailedWork& wor
 std::string describe_connect_failure(const ConnectionFacts& facts, Code code,
                                      const std::string& reason) {
   std::string text = "cannot connect to " + process_text(facts.name, facts.address.host_name) +
-                     ": " + reason + ". From " + path_text(facts) + ", UDP port " +
-                     std::to_string(peer_port(facts)) + ".";
+                     ": " + reason + (reason.ends_with('.') ? " From " : ". From ") +
+                     path_text(facts) + ", UDP port " + std::to_string(peer_port(facts)) + ".";
   if (code == Code::kTimedOut) {
     text += " Does a firewall on one of the hosts or between them drop UDP port " +
             std::to_string(peer_port(facts)) +

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <optional>
 #include <tuple>
 
@@ -17,12 +16,9 @@ void configure_soft(const Params& params) {
   if (params.first_port_slot == 0) {
     return;
   }
-  auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  soft::configure(
-      {variable("ROCE_SOFT_IF_INCLUDE"), variable("ROCE_SOFT_IF_EXCLUDE"), params.first_port_slot});
+  soft::Options options = soft::options_from_environment();
+  options.first_slot = params.first_port_slot;
+  soft::configure(options);
 }
 
 std::vector<verbs::Candidate> usable(const Params& params, const verbs::Table& table,

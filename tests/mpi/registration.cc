@@ -1,10 +1,12 @@
 // Messages from memory that comes and goes, for the cache of registrations. Two ranks; rank 0
 // sends.
 //
-//   mpirun -np 2 --mca btl roce,self registration reuse|remap|churn [ROUNDS]     100 if not given
+//   mpirun -np 2 --mca btl roce,self registration reuse|remap|many|churn [ROUNDS]     100 if not
+//   given
 //
 //   reuse  the same two buffers of 1 MiB every time
 //   remap  1 MiB that is unmapped after each message and mapped anew at the same address
+//   many   64 buffers of 1 MiB in turns
 //   churn  malloc, realloc, mmap, madvise, large pages, fork, sizes from 1 B to 8 MiB, at random
 //
 // Every byte of every message is checked. Prints "all good".
@@ -71,6 +73,14 @@ void remap(int rounds) {
     map(kMiB, data);
   }
   munmap(data, kMiB);
+}
+
+void many(int rounds) {
+  constexpr int kBuffers = 64;
+  unsigned char* data = map(kBuffers * kMiB);
+  for (int round = 0; round < rounds; ++round)
+    transfer(data + round % kBuffers * kMiB, kMiB, round);
+  munmap(data, kBuffers * kMiB);
 }
 
 /// A child that uses and frees inherited memory, which must not matter to the parent.
@@ -146,6 +156,8 @@ int main(int argc, char** argv) {
     reuse(rounds);
   } else if (mode == "remap") {
     remap(rounds);
+  } else if (mode == "many") {
+    many(rounds);
   } else if (mode == "churn") {
     churn(rounds);
   } else {

@@ -1,7 +1,8 @@
 #!/bin/bash
 # The cache of registrations: buffers that are used again cost none, memory that was unmapped in between is registered
 # anew (a stale registration would name pages that are gone), and every byte is right while memory comes and goes, with
-# leave_pinned and without.
+# leave_pinned and without. With memory for registrations that does not hold all buffers, the cache evicts others; where a
+# single one does not fit, its bytes are copied.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 place 2
 rounds=200
@@ -26,4 +27,18 @@ expect "registrations" "$(counter registrations)" -ge $((2 * rounds))
 one 0 remap "$rounds"
 one 1 churn "$rounds"
 one 0 churn "$rounds"
+
+# For the transport's own buffers 23.5 MB are needed.
+copied=$(counter tx_send_bytes)
+export ROCE_SOFT_MEMLOCK=40000000
+one 1 many 200
+expect "registrations refused by the device" "$(counter registration_failures)" -gt 0
+expect "registrations" "$(counter registrations)" -ge 400
+expect "bytes sent as messages" "$(counter tx_send_bytes)" -lt $((1 << 20))
+export ROCE_SOFT_MEMLOCK=26000000
+for pinned in 1 0; do
+  one $pinned churn 200
+  expect "registrations refused by the device" "$(counter registration_failures)" -gt 0
+  expect "bytes sent as messages" "$(counter tx_send_bytes)" -gt $((copied + (10 << 20)))
+done
 finish

@@ -87,6 +87,28 @@ TEST(MemoryTable, TranslatesExactlyTheRegion) {
   EXPECT_EQ(table.count(), 0u);
 }
 
+TEST(MemoryTable, BytesAreLimitedInWholePages) {
+  MemoryTable table;
+  table.set_limit(4 * 4096);
+  Region one, two, three;
+  one.length = 1;
+  two.length = 2 * 4096 + 1;
+  three.length = 1;
+  EXPECT_TRUE(table.insert(one));
+  EXPECT_TRUE(table.insert(two));
+  EXPECT_FALSE(table.insert(three));
+  EXPECT_FALSE(table.resize(one, 4097));
+  EXPECT_EQ(one.length, 1u);
+  EXPECT_TRUE(table.resize(two, 4096));
+  EXPECT_TRUE(table.resize(one, 3 * 4096));
+  EXPECT_FALSE(table.insert(three));
+  table.erase(one);
+  EXPECT_TRUE(table.insert(three));
+  Region huge;
+  huge.length = UINT64_MAX - 4096;
+  EXPECT_FALSE(table.insert(huge));
+}
+
 TEST(MemoryTable, FindsEachOfManyAfterMuchComingAndGoing) {
   MemoryTable table;
   std::mt19937 random(7);
@@ -159,6 +181,13 @@ TEST(SoftEnvironment, ValuesOutOfRangeFallBack) {
   setenv("ROCE_SOFT_RECEIVE_BUFFER", "212992", 1);
   EXPECT_EQ(options_from_environment().receive_buffer_bytes, 212'992u);
   unsetenv("ROCE_SOFT_RECEIVE_BUFFER");
+  for (const char* bad : {"-1", "8M", "1125899906842625"}) {
+    setenv("ROCE_SOFT_MEMLOCK", bad, 1);
+    EXPECT_EQ(options_from_environment().memlock_bytes, 0u) << bad;
+  }
+  setenv("ROCE_SOFT_MEMLOCK", "8388608", 1);
+  EXPECT_EQ(options_from_environment().memlock_bytes, 8'388'608u);
+  unsetenv("ROCE_SOFT_MEMLOCK");
   setenv("ROCE_SOFT_IF_INCLUDE", std::string(5000, 'x').c_str(), 1);
   EXPECT_EQ(options_from_environment().interface_include, "");
   unsetenv("ROCE_SOFT_IF_INCLUDE");
