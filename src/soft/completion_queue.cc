@@ -111,7 +111,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
   }
   std::unique_ptr<Cq> cq(new (std::nothrow) Cq());
   const uint32_t places = std::bit_ceil(static_cast<uint32_t>(entries));
-  if (cq != nullptr) cq->ring.reset(new (std::nothrow) ibv_wc[places]());
+  if (cq != nullptr) cq->ring.reset(new (std::nothrow) ibv_wc[places]);
   if (cq == nullptr || cq->ring == nullptr) {
     errno = ENOMEM;
     return nullptr;
@@ -141,7 +141,7 @@ int resize_cq(ibv_cq* verbs, int entries) {
   if (process == nullptr) return errno;
   if (entries <= 0 || entries > static_cast<int>(kMaxCqEntries)) return EINVAL;
   const uint32_t places = std::bit_ceil(static_cast<uint32_t>(entries));
-  std::unique_ptr<ibv_wc[]> ring(new (std::nothrow) ibv_wc[places]());
+  std::unique_ptr<ibv_wc[]> ring(new (std::nothrow) ibv_wc[places]);
   if (ring == nullptr) return ENOMEM;
   Cq& cq = *cq_of(verbs);
   const ProgressLock guard(*process);

@@ -91,7 +91,7 @@ void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length
   request.imm = wr.imm_data;
   set_targets(request, qp, wr);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
-    uint8_t* bytes = ring.inline_bytes.data() + slot * ring.max_inline;
+    uint8_t* bytes = ring.inline_bytes.get() + slot * ring.max_inline;
     sges[0] = {reinterpret_cast<uintptr_t>(bytes), static_cast<uint32_t>(length), 0};
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& sge = wr.sg_list[i];

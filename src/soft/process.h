@@ -184,6 +184,7 @@ class Process {
 
   alignas(64) std::unique_ptr<UdpPort> udp_;
   MemoryTable memory_;
+  std::vector<uint8_t> repeated_;  ///< [P] Payload of a response that is sent again.
   KeptBudget kept_budget_;
   ReceiveShares shares_;
   TimerHeap timers_;

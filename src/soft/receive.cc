@@ -1,13 +1,10 @@
 // From the socket to the engine and to memory.
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <new>
 
 #include "soft/datagram_grh.h"
+#include "soft/mapped_copy.h"
 #include "soft/process.h"
 
 namespace roce::soft {
@@ -49,20 +46,13 @@ bool scatter_bytes(const MemoryTable& memory, const Pd* pd, std::span<const engi
       [from](uint8_t* host, uint32_t at, uint32_t bytes) { std::memcpy(host, from + at, bytes); });
 }
 
-/// The same into memory that the program may have unmapped, which NICs survive as they hold the
-/// pages. False then. Costs a system call for each element.
+/// The same into memory that the program may have unmapped; false then.
 bool scatter_if_mapped(const MemoryTable& memory, const Pd* pd, std::span<const engine::Sge> sges,
                        uint64_t offset, const uint8_t* from, uint32_t length) {
   bool all = true;
   const bool found =
       scatter(memory, pd, sges, offset, length, [&](uint8_t* host, uint32_t at, uint32_t bytes) {
-        const iovec source = {const_cast<uint8_t*>(from) + at, bytes}, target = {host, bytes};
-        const ssize_t done = process_vm_writev(getpid(), &source, 1, &target, 1, 0);
-        if (done < 0 && errno != EFAULT) {
-          std::memcpy(host, from + at, bytes);  // Forbidden here.
-        } else if (done != static_cast<ssize_t>(bytes)) {
-          all = false;
-        }
+        all = write_if_mapped(host, from + at, bytes) && all;
       });
   return found && all;
 }

@@ -1,6 +1,7 @@
 // From the engine's packets to the batch of the sockets.
 #include <algorithm>
 
+#include "soft/mapped_copy.h"
 #include "soft/process.h"
 
 namespace roce::soft {
@@ -53,6 +54,12 @@ bool Process::send_packet(Qp& qp, const engine::OutPacket& packet, engine::TimeN
     uint8_t* host =
         memory_.translate(pd, payload.rkey, payload.va, payload.length, engine::kRemoteRead);
     readable = host != nullptr;
+    // The peer asks again for what it may have got long ago: the program is then free to unmap it.
+    if (readable && packet.resend) {
+      repeated_.resize(std::max<size_t>(repeated_.size(), payload.length));
+      readable = read_if_mapped(repeated_.data(), host, payload.length);
+      host = repeated_.data();
+    }
     pieces[count++] = {host, payload.length};
   } else if (payload.length != 0) {
     readable = gather(memory_, pd, payload, packet.inlined, pieces, &count);

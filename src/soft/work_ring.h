@@ -12,6 +12,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/types.h"
@@ -52,8 +53,8 @@ struct SendRing : RingCounts {
   uint32_t max_sge = 0;
   uint32_t max_inline = 0;
   std::vector<engine::SendRequest> requests;
-  std::vector<engine::Sge> sges;      ///< max_sge per slot.
-  std::vector<uint8_t> inline_bytes;  ///< max_inline per slot.
+  std::vector<engine::Sge> sges;            ///< max_sge per slot.
+  std::unique_ptr<uint8_t[]> inline_bytes;  ///< max_inline per slot; not touched before its use.
 
   void allocate(uint32_t send_depth, uint32_t sge_limit, uint32_t inline_limit) {
     set_depth(send_depth);
@@ -62,7 +63,7 @@ struct SendRing : RingCounts {
     const size_t slots = size_t{mask} + 1;
     requests.resize(slots);
     sges.resize(slots * max_sge);
-    inline_bytes.resize(slots * max_inline);
+    inline_bytes = std::make_unique_for_overwrite<uint8_t[]>(slots * max_inline);
   }
 };
 

@@ -1,6 +1,8 @@
 // Parts of the device that need no socket: timers, memory keys, environment, the header in front of
 // datagrams.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +11,7 @@
 
 #include "soft/datagram_grh.h"
 #include "soft/environment.h"
+#include "soft/mapped_copy.h"
 #include "soft/memory_table.h"
 #include "soft/timer_heap.h"
 
@@ -85,6 +88,24 @@ TEST(MemoryTable, TranslatesExactlyTheRegion) {
   EXPECT_EQ(at(0, 1), nullptr);
   table.erase(region);
   EXPECT_EQ(table.count(), 0u);
+}
+
+TEST(MappedCopy, FailsWhereAPageIsMissingAndCopiesElsewhere) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  auto* memory = static_cast<uint8_t*>(
+      mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(memory, MAP_FAILED);
+  uint8_t buffer[100] = {1, 2, 3};
+  EXPECT_TRUE(write_if_mapped(memory + page - 50, buffer, sizeof buffer));
+  EXPECT_EQ(memory[page - 49], 2);
+  buffer[1] = 0;
+  EXPECT_TRUE(read_if_mapped(buffer, memory + page - 50, sizeof buffer));
+  EXPECT_EQ(buffer[1], 2);
+  ASSERT_EQ(munmap(memory + page, page), 0);
+  EXPECT_FALSE(write_if_mapped(memory + page - 50, buffer, sizeof buffer));
+  EXPECT_FALSE(read_if_mapped(buffer, memory + page - 50, sizeof buffer));
+  EXPECT_FALSE(read_if_mapped(buffer, memory + page, 1));
+  munmap(memory, page);
 }
 
 TEST(MemoryTable, BytesAreLimitedInWholePages) {
