@@ -1,5 +1,7 @@
 // HELLO and ANSWER between the device and a peer made of a plain UDP socket, which builds and reads
 // every byte by itself.
+#include <sys/mman.h>
+
 #include <chrono>
 #include <deque>
 #include <map>
@@ -11,7 +13,8 @@
 namespace roce::soft::test {
 namespace {
 
-constexpr uint8_t kUdSendOnly = 0x64, kRcSendOnly = 0x04, kRcWriteFirst = 0x06, kRcAck = 0x11;
+constexpr uint8_t kUdSendOnly = 0x64, kRcSendOnly = 0x04, kRcWriteFirst = 0x06, kRcAck = 0x11,
+                  kRcReadRequest = 0x0C, kRcReadOnly = 0x10;
 constexpr uint8_t kHello = 1, kAnswer = 2, kGrant = 3;
 constexpr size_t kPayload = 20;  // Behind BTH and DETH.
 
@@ -284,6 +287,38 @@ TEST_F(Agreement, AsksSixTimesAtMost) {
   rig.connect(peer->name);
   for (int i = 0; i < 6; ++i) ASSERT_FALSE(peer->next(kUdSendOnly).empty()) << i;
   EXPECT_TRUE(peer->next(kUdSendOnly).empty());
+}
+
+/// Whoever got the answer of a READ may tell so, upon which the memory goes, while the request is
+/// still on its way a second time. NICs hold the pages; here nothing but the process must live on.
+TEST_F(Agreement, AReadMayComeAgainWhenItsMemoryIsGone) {
+  constexpr uint32_t kBytes = 1024;
+  void* pages = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  std::memset(pages, 0x5A, kBytes);
+  ibv_mr* region = reg_mr(rig.pd, pages, kBytes, IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(region, nullptr);
+  rig.connect(peer->name);
+  peer->agree(rig);
+  Bytes request = headers(kRcReadRequest, rig.qp->qp_num, peer->name.psn);
+  request[8] |= 0x80;  // AckReq.
+  put(request, reinterpret_cast<uintptr_t>(pages), 8);
+  put(request, region->rkey, 4);
+  put(request, kBytes, 4);
+  peer->send(rig, request);
+  const Bytes answer = peer->next(kRcReadOnly);
+  ASSERT_EQ(answer.size(), 16 + kBytes + 4);
+  EXPECT_EQ(Bytes(answer.begin() + 16, answer.end() - 4), Bytes(kBytes, 0x5A));
+  peer->send(rig, request);
+  EXPECT_EQ(peer->next(kRcReadOnly), answer) << "the same again, as long as the memory is there";
+
+  ASSERT_EQ(munmap(pages, kBytes), 0);
+  peer->send(rig, request);
+  const Bytes refusal = peer->next(kRcAck);
+  ASSERT_GE(refusal.size(), 16u);
+  EXPECT_EQ(refusal[12], 0x62) << "NAK, remote access error";
+  EXPECT_EQ(be(refusal, 9, 3), peer->name.psn);
+  ASSERT_EQ(dereg_mr(region), 0);
 }
 
 TEST_F(Agreement, TwoDevicesAgree) {
