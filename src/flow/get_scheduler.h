@@ -36,7 +36,6 @@ class GetScheduler {
     most_senders_ = senders;
   }
   bool is_bounded() const { return bound_bytes_ != 0 || most_senders_ != 0; }
-  uint64_t bound_bytes() const { return bound_bytes_; }
 
   /// Whether the peer may ask for a chunk now. False: it waits, and next() will name it.
   bool take(Getter& peer, uint32_t bytes) {
