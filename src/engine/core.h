@@ -1,7 +1,7 @@
 // What the parts of one queue pair (requester, responder, datagram) share.
 //
-// Invariants: nothing here allocates after construction; the parts never call each other, they meet
-// in the state, the event bits and the receive completions below.
+// Invariants: only commands allocate (a post, when the send ring grows); the parts never call each
+// other, they meet in the state, the event bits and the receive completions below.
 #ifndef ROCE_ENGINE_CORE_H_
 #define ROCE_ENGINE_CORE_H_
 

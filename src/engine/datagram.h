@@ -28,6 +28,7 @@ class Datagram {
   bool poll_packet(OutPacket& out);
   SendRing& ring() { return ring_; }
   const SendRing& ring() const { return ring_; }
+  size_t bytes() const { return sizeof *this + ring_.bytes(); }
   uint32_t next_psn() const { return psn_; }
 
  private:

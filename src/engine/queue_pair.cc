@@ -257,6 +257,11 @@ QpState QueuePair::state() const { return core_->state; }
 uint32_t QueuePair::qpn() const { return core_->config.qpn; }
 const QpAttributes& QueuePair::attributes() const { return core_->attributes; }
 
+size_t QueuePair::bytes() const {
+  const size_t common = sizeof *this + sizeof *core_;
+  return is_rc_ ? common + requester_->bytes() + responder_->bytes() : common + datagram_->bytes();
+}
+
 uint32_t QueuePair::send_queue_used() const {
   return is_rc_ ? requester_->ring().used() : datagram_->ring().used();
 }

@@ -141,6 +141,7 @@ class QueuePair {
     uint32_t last_acked_psn = 0;
   };
   Trouble trouble() const;
+  size_t bytes() const;  ///< Memory that it holds, without its receive queue.
 
  private:
   bool flushing() const;

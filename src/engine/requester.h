@@ -59,6 +59,7 @@ class Requester {
   uint32_t next_psn() const { return static_cast<uint32_t>(max_) & wire::kPsnMask; }
   TimeNs smoothed_rtt() const { return srtt_ns_; }
   QueuePair::Trouble trouble() const;
+  size_t bytes() const { return sizeof *this + ring_.bytes() + outstanding_.ends.bytes(); }
 
  private:
   enum class Loss : uint8_t { kSequenceNak, kImpliedNak, kTimeout, kRnr };

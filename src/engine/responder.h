@@ -52,6 +52,7 @@ class Responder {
   TimeNs poll_timer() const;
 
   uint32_t expected_psn() const { return expected_; }
+  size_t bytes() const { return sizeof *this + requests_.bytes(); }
 
  private:
   enum class Message : uint8_t { kNone, kSend, kWrite };

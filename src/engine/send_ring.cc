@@ -1,5 +1,6 @@
 #include "engine/send_ring.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 
@@ -26,19 +27,28 @@ WcOpcode completion_opcode(WrOpcode opcode) {
 }  // namespace
 
 SendRing::SendRing(uint32_t depth, uint32_t max_sge)
-    : depth_(depth), max_sge_(max_sge), mask_(std::bit_ceil(uint64_t{depth} + (depth == 0)) - 1) {
-  slots_.resize(mask_ + 1);
-  sges_.resize((mask_ + 1) * max_sge_);
+    : depth_(depth), max_sge_(max_sge), stride_(std::bit_ceil(max_sge)) {}
+
+bool SendRing::grow() {
+  if (room_ == depth_) return false;
+  const uint32_t wanted = std::min(std::max(2 * room_, kFirstPlaces), depth_);
+  const auto first = static_cast<uint32_t>(tail_), end = static_cast<uint32_t>(head_);
+  if (!slots_.reserve(wanted, first, end) ||
+      !sges_.reserve(wanted * stride_, first * stride_, end * stride_)) {
+    return false;
+  }
+  room_ = wanted;
+  return true;
 }
 
 int SendRing::post(const SendRequest& request, bool signaled, uint64_t max_bytes) {
-  if (used() >= depth_) {
+  if (used() >= room_) {
     drop_unsignaled();
-    if (used() >= depth_) return ENOMEM;
+    if (used() >= room_ && !grow()) return ENOMEM;
   }
   if (request.sges.size() > max_sge_) return EINVAL;
   uint64_t length = 0;
-  Sge* to = sges_.data() + (head_ & mask_) * max_sge_;
+  Sge* to = &sges_[static_cast<uint32_t>(head_) * stride_];
   for (const Sge& sge : request.sges) {
     *to++ = sge;
     length += sge.length;
@@ -49,13 +59,10 @@ int SendRing::post(const SendRequest& request, bool signaled, uint64_t max_bytes
   slot.remote_addr = request.remote_addr;
   slot.compare_add = request.compare_add;
   slot.swap = request.swap;
-  slot.address = request.address;
   slot.length = static_cast<uint32_t>(length);
   slot.rkey = request.rkey;
   slot.imm = request.imm;
-  slot.remote_qpn = request.remote_qpn;
-  slot.remote_qkey = request.remote_qkey;
-  slot.sge_count = static_cast<uint32_t>(request.sges.size());
+  slot.sge_count = static_cast<uint16_t>(request.sges.size());
   slot.opcode = request.opcode;
   slot.signaled = signaled;
   slot.solicited = request.solicited;

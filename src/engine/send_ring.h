@@ -3,14 +3,14 @@
 // Requests are numbered from 0 without wrap. Invariant: tail <= done <= head. Requests in
 // [tail, done) are finished and wait for poll to report them (or, unsignaled, to drop them); those
 // in [done, head) belong to the protocol. Completions are made when they are polled, in order, so
-// no packet stores one.
+// no packet stores one. The ring grows with what is posted, up to its depth.
 #ifndef ROCE_ENGINE_SEND_RING_H_
 #define ROCE_ENGINE_SEND_RING_H_
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "engine/index_ring.h"
 #include "engine/types.h"
 
 namespace roce::engine {
@@ -20,20 +20,26 @@ inline constexpr uint64_t kNoRequest = UINT64_MAX;
 /// One work request and its place in the sequence of packets.
 struct WorkRequest {
   uint64_t wr_id = 0;
-  uint64_t remote_addr = 0;
-  uint64_t compare_add = 0;
+  union {  // As in SendRequest.
+    uint64_t remote_addr = 0;
+    uint64_t address;
+  };
+  union {
+    uint64_t compare_add = 0;
+    uint32_t remote_qkey;
+  };
   uint64_t swap = 0;
-  uint64_t address = 0;    ///< UD.
   uint64_t first_seq = 0;  ///< Sequence number of the first packet; set when first packetised.
   uint32_t packets = 0;    ///< PSNs that it takes; set with first_seq.
   uint32_t read_segment_packets =
       0;  ///< READ: longest single request, in PSNs; set with first_seq.
   uint32_t length = 0;
-  uint32_t rkey = 0;
+  union {
+    uint32_t rkey = 0;
+    uint32_t remote_qpn;
+  };
   uint32_t imm = 0;
-  uint32_t remote_qpn = 0;   ///< UD.
-  uint32_t remote_qkey = 0;  ///< UD.
-  uint32_t sge_count = 0;
+  uint16_t sge_count = 0;
   WrOpcode opcode = WrOpcode::kSend;
   bool signaled = false;
   bool solicited = false;
@@ -53,14 +59,16 @@ class SendRing {
  public:
   SendRing(uint32_t depth, uint32_t max_sge);
 
-  /// 0, ENOMEM or EINVAL (too many elements, more than max_bytes).
+  /// 0, ENOMEM (full, or out of memory) or EINVAL (too many elements, more than max_bytes).
   int post(const SendRequest& request, bool signaled, uint64_t max_bytes);
 
-  WorkRequest& at(uint64_t index) { return slots_[index & mask_]; }
-  const WorkRequest& at(uint64_t index) const { return slots_[index & mask_]; }
+  WorkRequest& at(uint64_t index) { return slots_[static_cast<uint32_t>(index)]; }
+  const WorkRequest& at(uint64_t index) const { return slots_[static_cast<uint32_t>(index)]; }
+  /// Until the next post.
   std::span<const Sge> sges(uint64_t index) const {
-    return {sges_.data() + (index & mask_) * max_sge_, at(index).sge_count};
+    return {&sges_[static_cast<uint32_t>(index) * stride_], at(index).sge_count};
   }
+  size_t bytes() const { return slots_.bytes() + sges_.bytes(); }
 
   uint64_t head() const { return head_; }
   uint64_t done() const { return done_; }
@@ -82,16 +90,18 @@ class SendRing {
   void reset();
 
  private:
+  bool grow();
   void drop_unsignaled();
   void report(WcStatus status, Completion& out);
 
   const uint32_t depth_, max_sge_;
-  uint64_t mask_;
+  const uint32_t stride_;  ///< Elements kept for each request, a power of two.
+  uint32_t room_ = 0;      ///< Requests that fit without growth.
   uint64_t head_ = 0, done_ = 0, tail_ = 0;
   uint64_t failed_ = kNoRequest;
   WcStatus failed_status_ = WcStatus::kSuccess;
-  std::vector<WorkRequest> slots_;
-  std::vector<Sge> sges_;
+  IndexRing<WorkRequest> slots_;
+  IndexRing<Sge> sges_;
 };
 
 }  // namespace roce::engine

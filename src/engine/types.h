@@ -83,15 +83,22 @@ struct SendRequest {
   bool fence = false;
   bool inlined = false;  ///< The driver holds the bytes; sges then describe its copy.
   uint32_t imm = 0;      ///< Wire order; kSendInvalidate: the rkey.
-  uint64_t remote_addr = 0;
-  uint32_t rkey = 0;
-  uint64_t compare_add = 0;
+  // What a UD request has instead of an RC one stands second: `address` is the driver's address
+  // handle, given back in OutPacket.
+  union {
+    uint32_t rkey = 0;
+    uint32_t remote_qpn;
+  };
+  union {
+    uint64_t remote_addr = 0;
+    uint64_t address;
+  };
+  union {
+    uint64_t compare_add = 0;
+    uint32_t remote_qkey;
+  };
   uint64_t swap = 0;
   std::span<const Sge> sges;  ///< Copied by post_send; at most max_send_sge.
-  // UD only
-  uint64_t address = 0;  ///< The driver's address handle, given back in OutPacket.
-  uint32_t remote_qpn = 0;
-  uint32_t remote_qkey = 0;
 };
 
 struct RecvRequest {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -65,6 +66,8 @@ class SendWindow {
 
   uint32_t unconsumed_messages() const { return static_cast<uint16_t>(sent_ - consumed_); }
   uint32_t used_bytes() const { return used_bytes_; }
+  /// Memory beside the object.
+  size_t bytes() const { return sizes_.capacity() * sizeof(uint32_t); }
 
  private:
   std::vector<uint32_t> sizes_;  ///< Bytes of each unconsumed message, by its number.

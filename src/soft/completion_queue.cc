@@ -12,6 +12,8 @@
 namespace roce::soft {
 namespace {
 
+constexpr uint32_t kFirstCompletions = 64;
+
 void wait_for(pthread_mutex_t* mutex, pthread_cond_t* condition, const uint32_t* completed,
               const uint32_t* reported) {
   pthread_mutex_lock(mutex);
@@ -34,17 +36,28 @@ int take_completions(Cq& cq, int count, ibv_wc* out) {
   const uint32_t tail = cq.tail.load(std::memory_order_relaxed);
   const uint32_t ready = cq.head.load(std::memory_order_acquire) - tail;
   const uint32_t taken = std::min(ready, static_cast<uint32_t>(count));
-  for (uint32_t i = 0; i < taken; ++i) out[i] = cq.ring[(tail + i) & cq.mask];
+  for (uint32_t i = 0; i < taken; ++i) out[i] = cq.ring[tail + i];
   cq.tail.store(tail + taken, std::memory_order_release);
   cq.poll_lock.unlock();
   return static_cast<int>(taken);
+}
+
+/// Whether completion `head` fits beside those that are not polled. Out of memory counts as full.
+bool make_room(Cq& cq, uint32_t head) {
+  const uint32_t tail = cq.tail.load(std::memory_order_acquire);
+  if (head - tail < std::min(cq.ring.places(), static_cast<uint32_t>(cq.cqe))) return true;
+  if (cq.ring.places() >= static_cast<uint32_t>(cq.cqe)) return false;
+  cq.poll_lock.lock();
+  const bool grown = cq.ring.reserve(2 * cq.ring.places(), tail, head);
+  cq.poll_lock.unlock();
+  return grown;
 }
 
 }  // namespace
 
 void push_completion(Cq& cq, const ibv_wc& completion, bool solicited) {
   const uint32_t head = cq.head.load(std::memory_order_relaxed);
-  if (head - cq.tail.load(std::memory_order_acquire) > cq.mask) {
+  if (!make_room(cq, head)) {
     Process::instance().count(Process::Count::kCqOverruns);
     if (cq.overflowed) return;
     cq.overflowed = true;
@@ -54,7 +67,7 @@ void push_completion(Cq& cq, const ibv_wc& completion, bool solicited) {
     raise_async_event(*context_of(cq.context), event);
     return;
   }
-  cq.ring[head & cq.mask] = completion;
+  cq.ring[head] = completion;
   // Sequentially consistent with req_notify: either the arming thread sees this completion when it
   // polls again, or this thread sees that the CQ is armed.
   cq.head.store(head + 1, std::memory_order_seq_cst);
@@ -70,7 +83,7 @@ void remove_completions(Cq& cq, uint32_t qpn) {
   const uint32_t head = cq.head.load(std::memory_order_relaxed);
   uint32_t kept = tail;
   for (uint32_t i = tail; i != head; ++i) {
-    if (cq.ring[i & cq.mask].qp_num != qpn) cq.ring[kept++ & cq.mask] = cq.ring[i & cq.mask];
+    if (cq.ring[i].qp_num != qpn) cq.ring[kept++] = cq.ring[i];
   }
   cq.head.store(kept, std::memory_order_release);
   cq.poll_lock.unlock();
@@ -111,8 +124,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
   }
   std::unique_ptr<Cq> cq(new (std::nothrow) Cq());
   const uint32_t places = std::bit_ceil(static_cast<uint32_t>(entries));
-  if (cq != nullptr) cq->ring.reset(new (std::nothrow) ibv_wc[places]);
-  if (cq == nullptr || cq->ring == nullptr) {
+  if (cq == nullptr || !cq->ring.reserve(std::min(places, kFirstCompletions), 0, 0)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -124,7 +136,6 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
     errno = ENOMEM;
     return nullptr;
   }
-  cq->mask = places - 1;
   cq->context = context;
   cq->channel = channel;
   cq->cq_context = cq_context;
@@ -141,20 +152,13 @@ int resize_cq(ibv_cq* verbs, int entries) {
   if (process == nullptr) return errno;
   if (entries <= 0 || entries > static_cast<int>(kMaxCqEntries)) return EINVAL;
   const uint32_t places = std::bit_ceil(static_cast<uint32_t>(entries));
-  std::unique_ptr<ibv_wc[]> ring(new (std::nothrow) ibv_wc[places]);
-  if (ring == nullptr) return ENOMEM;
   Cq& cq = *cq_of(verbs);
   const ProgressLock guard(*process);
   cq.poll_lock.lock();
   const uint32_t tail = cq.tail.load(std::memory_order_relaxed);
   const uint32_t head = cq.head.load(std::memory_order_relaxed);
   const bool fits = head - tail <= places;
-  if (fits) {
-    for (uint32_t i = tail; i != head; ++i) ring[i & (places - 1)] = cq.ring[i & cq.mask];
-    cq.ring = std::move(ring);
-    cq.mask = places - 1;
-    cq.cqe = static_cast<int>(places);
-  }
+  if (fits) cq.cqe = static_cast<int>(places);
   cq.poll_lock.unlock();
   return fits ? 0 : EINVAL;
 }

@@ -99,6 +99,7 @@ void visit_counters(Process& process, const Visit& visit) {
   for (size_t i = 0; i < std::size(kProcessNames); ++i) {
     visit(kProcessNames[i], process.counted(static_cast<Process::Count>(i)));
   }
+  visit("qp_bytes_most", process.most_queue_pair_bytes());
   if (process.udp() == nullptr) return;
   process.udp()->update_memory_info();
   const UdpCounters& udp = process.udp()->counters();

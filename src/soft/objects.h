@@ -142,8 +142,7 @@ struct Mr : ibv_mr {
 };
 
 struct Cq : ibv_cq_ex {
-  std::unique_ptr<ibv_wc[]> ring;
-  uint32_t mask = 0;
+  engine::IndexRing<ibv_wc> ring;             ///< Grows with what is not polled, up to cqe.
   alignas(64) std::atomic<uint32_t> head{0};  ///< Written by the progress holder only.
   std::atomic<int> armed{0};                  ///< 0: no, 1: solicited completions only, 2: any.
   bool overflowed = false;                    ///< [P]

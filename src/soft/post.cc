@@ -77,11 +77,10 @@ int check_send(const Qp& qp, const ibv_send_wr& wr, uint64_t* length) {
   return *length > kMaxMessageBytes ? EINVAL : 0;
 }
 
-void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length) {
+int fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length) {
   SendRing& ring = qp.sends;
-  const size_t slot = position & ring.mask;
-  engine::SendRequest& request = ring.requests[slot];
-  engine::Sge* sges = ring.sges.data() + slot * ring.max_sge;
+  engine::SendRequest& request = ring.request(position);
+  engine::Sge* sges = ring.sges(position);
   request = engine::SendRequest{};
   request.wr_id = wr.wr_id;
   request.opcode = static_cast<engine::WrOpcode>(wr.opcode);
@@ -91,7 +90,8 @@ void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length
   request.imm = wr.imm_data;
   set_targets(request, qp, wr);
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
-    uint8_t* bytes = ring.inline_bytes.get() + slot * ring.max_inline;
+    uint8_t* bytes = ring.inline_place(position, length);
+    if (bytes == nullptr && length != 0) return ENOMEM;
     sges[0] = {reinterpret_cast<uintptr_t>(bytes), static_cast<uint32_t>(length), 0};
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& sge = wr.sg_list[i];
@@ -105,6 +105,7 @@ void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length
     if (count != 0) std::memcpy(sges, wr.sg_list, count * sizeof(ibv_sge));
     request.sges = {sges, count};
   }
+  return 0;
 }
 
 int ReceiveRing::post(const ibv_recv_wr& wr) {
@@ -136,9 +137,10 @@ int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad_wr) {
     for (; wr != nullptr; wr = wr->next) {
       uint64_t length = 0;
       error = check_send(qp, *wr, &length);
-      if (error == 0 && !ring.has_room()) error = ENOMEM;
+      if (error == 0 && !ring.make_room()) error = ENOMEM;
+      if (error == 0) error = fill_slot(qp, ring.head, *wr, length);
       if (error != 0) break;
-      fill_slot(qp, ring.head++, *wr, length);
+      ++ring.head;
       posted = true;
     }
     ring.publish();
@@ -211,7 +213,7 @@ void Process::take_up(Qp& qp, engine::TimeNs now) {
   if (sends.waiting.load(std::memory_order_acquire) != 0) {
     sends.lock.lock();
     while (sends.taken != sends.head) {
-      if (qp.engine->post_send(sends.requests[sends.taken & sends.mask], now) != 0) break;
+      if (qp.engine->post_send(sends.request(sends.taken), now) != 0) break;
       ++sends.taken;
     }
     sends.engine_used.store(qp.engine->send_queue_used(), std::memory_order_release);

@@ -16,8 +16,8 @@ namespace roce::soft {
 int check_send(const Qp& qp, const ibv_send_wr& wr, uint64_t* length);
 
 /// Copies a checked request, inline data too, into the ring's place `position`; that place must be
-/// free and not yet visible to the holder of the progress lock.
-void fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length);
+/// free and not yet visible to the holder of the progress lock. 0 or ENOMEM.
+int fill_slot(Qp& qp, uint32_t position, const ibv_send_wr& wr, uint64_t length);
 
 /// Whether the calling thread is between ibv_wr_start and ibv_wr_complete of this batch. For any
 /// thread.

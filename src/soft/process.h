@@ -106,6 +106,8 @@ class Process {
   int add_queue_pair(Qp& qp);
   void remove_queue_pair(Qp& qp);
   Qp* find_queue_pair(uint32_t qpn) const;
+  /// Memory of the queue pair, living or destroyed, that has held most.
+  size_t most_queue_pair_bytes() const;
   /// Hands posted requests of the queue pair to the engine.
   void take_up(Qp& qp, engine::TimeNs now);
   /// After any engine call: completions, events, state; sends and timers follow with the batch.
@@ -193,7 +195,8 @@ class Process {
       sent_datagrams_;  ///< UD queue pairs whose packets are in the batch; may stand twice.
   std::vector<Qp*> queue_pairs_;  ///< By the low 14 bits of the number.
   uint32_t queue_pair_count_ = 0;
-  bool blocked_ = false;  ///< A socket's buffer is full: packets wait in UdpPort.
+  size_t most_queue_pair_bytes_ = 0;  ///< Of those destroyed.
+  bool blocked_ = false;              ///< A socket's buffer is full: packets wait in UdpPort.
   std::atomic<int> receive_fd_{-1};
   std::atomic<int> blocked_fd_{-1};
   PostBatching batching_;

@@ -38,7 +38,7 @@ void set_users(Qp& qp, int change) {
 
 void make_rings(Qp& qp) {
   const ibv_qp_cap& cap = qp.init.cap;
-  qp.sends.allocate(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
+  qp.sends.start(cap.max_send_wr, cap.max_send_sge, cap.max_inline_data);
   if (qp.srq != nullptr) {
     qp.receive = &srq_of(qp.srq)->receive;
   } else {
@@ -82,6 +82,13 @@ std::unique_ptr<Qp> make_queue_pair(ibv_pd* pd, const ibv_qp_init_attr& init) {
   return qp;
 }
 
+size_t bytes_of(Qp& qp) {
+  qp.sends.lock.lock();
+  const size_t sends = qp.sends.bytes();
+  qp.sends.lock.unlock();
+  return sizeof qp + sends + qp.engine->bytes();
+}
+
 }  // namespace
 
 int Process::add_queue_pair(Qp& qp) {
@@ -100,6 +107,14 @@ int Process::add_queue_pair(Qp& qp) {
   qp.qp_num = kQpnSoftBit | static_cast<uint32_t>(udp_->slot()) << kQpnSlotShift | index;
   qp.handle = qp.qp_num;
   return 0;
+}
+
+size_t Process::most_queue_pair_bytes() const {
+  size_t most = most_queue_pair_bytes_;
+  for (Qp* qp : queue_pairs_) {
+    if (qp != nullptr) most = std::max(most, bytes_of(*qp));
+  }
+  return most;
 }
 
 Qp* Process::find_queue_pair(uint32_t qpn) const {
@@ -123,6 +138,7 @@ void Process::remove_queue_pair(Qp& qp) {
   if (qp.touched) std::erase(touched_, &qp);
   timers_.remove(qp.timer);
   disconnect(qp);
+  most_queue_pair_bytes_ = std::max(most_queue_pair_bytes_, bytes_of(qp));
   queue_pairs_[qp.qp_num & kQpnIndexMask] = nullptr;
   --queue_pair_count_;
   remove_completions(*cq_of(qp.send_cq), qp.qp_num);

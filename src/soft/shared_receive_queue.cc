@@ -65,7 +65,7 @@ int modify_srq(ibv_srq* verbs, ibv_srq_attr* attributes, int mask) {
   if ((mask & ~IBV_SRQ_LIMIT) != 0) return (mask & IBV_SRQ_MAX_WR) != 0 ? EOPNOTSUPP : EINVAL;
   if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
   Srq& srq = *srq_of(verbs);
-  if (attributes->srq_limit > srq.receive.ring.depth) return EINVAL;
+  if (attributes->srq_limit > srq.receive.ring.room) return EINVAL;
   const ProgressLock guard(*process);
   take_up_receives(srq);
   srq.limit = attributes->srq_limit;
@@ -85,7 +85,7 @@ int query_srq(ibv_srq* verbs, ibv_srq_attr* attributes) {
   if (process == nullptr) return errno;
   Srq& srq = *srq_of(verbs);
   const ProgressLock guard(*process);
-  *attributes = {srq.receive.ring.depth, srq.receive.ring.max_sge, srq.limit};
+  *attributes = {srq.receive.ring.room, srq.receive.ring.max_sge, srq.limit};
   return 0;
 }
 

@@ -45,12 +45,12 @@ void finish_request(Qp& qp, SendBatch& batch) {
   if (batch.error != 0) return;
   SendRing& ring = qp.sends;
   ring.lock.lock();
-  const bool room = ring.has_room(batch.staged);
+  const bool room = ring.make_room(batch.staged);
   const uint32_t position = ring.head + batch.staged;
   ring.lock.unlock();
   if (!room) return fail(batch, ENOMEM);
-  fill_slot(qp, position, batch.request, length);
-  ++batch.staged;
+  batch.error = fill_slot(qp, position, batch.request, length);
+  if (batch.error == 0) ++batch.staged;
 }
 
 ibv_send_wr& begin(ibv_qp_ex* extended, uint64_t operation, ibv_wr_opcode opcode) {

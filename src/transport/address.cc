@@ -239,6 +239,12 @@ Result<Address> decode(std::span<const uint8_t> blob) {
   return address;
 }
 
+size_t Address::bytes() const {
+  size_t sum = sizeof *this + host_name.capacity() + rails.capacity() * sizeof(RailAddress);
+  for (const RailAddress& rail : rails) sum += rail.gids.capacity() * sizeof(GidAddress);
+  return sum;
+}
+
 Address local_identity() {
   Address address;
   address.boot_id = read_boot_id();

@@ -173,6 +173,7 @@ void ConnectionThread::establish(Connection& connection) {
   const Agreement& agreement = state.agreement();
   // Receives may come in from now on.
   connection.endpoint->attach(connection.qp.get(), &rail, path, state.own_offer());
+  core_.counters.raise(Counter::peer_bytes_most, sizeof connection + connection.endpoint->bytes());
 
   verbs::PeerHints hints;
   hints.udp_port = peer.udp_port;

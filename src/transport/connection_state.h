@@ -17,7 +17,7 @@
 #define ROCE_TRANSPORT_CONNECTION_STATE_H_
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -152,7 +152,7 @@ class ConnectionState {
   bool closed_here_ = false;  ///< close() was called: there is no way back.
   int close_attempts_ = 0;
   uint64_t packets_sent_ = 0, packets_resent_ = 0;
-  std::deque<Action> actions_;
+  std::list<Action> actions_;
 };
 
 }  // namespace roce::transport

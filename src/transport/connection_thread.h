@@ -10,6 +10,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,7 +51,7 @@ class ConnectionThread {
         : endpoint(peer), state(local, name) {}
     Endpoint* endpoint;
     ConnectionState state;
-    std::deque<ConnectionState::Action> actions;  ///< Popped, waiting for the job under way.
+    std::list<ConnectionState::Action> actions;  ///< Popped, waiting for the job under way.
     bool job_running = false;
     Rail* rail = nullptr;   ///< Counted there as a peer.
     RailAddress peer_rail;  ///< Of the path prepared last, with

@@ -31,7 +31,8 @@ namespace roce::transport {
   X(registrations, "memory regions registered")                                      \
   X(registration_failures, "memory registrations refused by the device")             \
   X(rnr_naks, "RNR NAKs received, where the device tells")                           \
-  X(peers_failed, "peers given up after an error")
+  X(peers_failed, "peers given up after an error")                                   \
+  X(peer_bytes_most, "memory of one connected peer without its queue pair, the largest")
 
 enum class Counter : int {
 #define X(name, text) name,
@@ -48,6 +49,13 @@ class Counters {
  public:
   void add(Counter counter, uint64_t n = 1) {
     values_[static_cast<int>(counter)].fetch_add(n, std::memory_order_relaxed);
+  }
+  /// To `n`, if it is less.
+  void raise(Counter counter, uint64_t n) {
+    auto& value = values_[static_cast<int>(counter)];
+    uint64_t before = value.load(std::memory_order_relaxed);
+    while (before < n && !value.compare_exchange_weak(before, n, std::memory_order_relaxed)) {
+    }
   }
   uint64_t get(Counter counter) const {
     return values_[static_cast<int>(counter)].load(std::memory_order_relaxed);

@@ -139,6 +139,12 @@ void Endpoint::fail_locked(const std::string& text) {
   defer({.type = Event::Type::kFailed, .endpoint = this});
 }
 
+size_t Endpoint::bytes() {
+  std::lock_guard guard(lock_);
+  return sizeof *this + records_.capacity() * sizeof(Record) + window_.bytes() + address_.bytes() -
+         sizeof address_;
+}
+
 bool Endpoint::has_queued() {
   std::lock_guard guard(lock_);
   return !messages_.empty() || !puts_.empty() || !gets_.empty();

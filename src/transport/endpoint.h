@@ -115,6 +115,8 @@ class Endpoint {
   /// Given up, with the text for the error callback. False: it was already.
   bool fail(const std::string& text);
   bool has_queued();
+  /// Memory that it holds.
+  size_t bytes();
   /// Connected, and something waits for credits or completions.
   bool is_stalled();
   std::string failure_text();

@@ -27,7 +27,7 @@ struct Params {
   int retry_count = 7;                 ///< 0..7.
   int rnr_timer = 12;                  ///< 0..31, code of the RNR NAK timer.
   int max_inline_bytes = 512;          ///< 0..4096, clamped to the device.
-  int send_queue_depth = 256;          ///< Work requests per peer, 16..8192.
+  int send_queue_depth = 64;           ///< Work requests per peer, 16..8192.
   int receive_buffers = 256;           ///< Buffers of the shared receive pool, 32..65536.
   int window_messages = 32;            ///< Unacknowledged messages per peer at start, 2..4096.
   int window_bytes = 131072;     ///< The same in bytes; at least one message is always allowed.

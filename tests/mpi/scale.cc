@@ -1,15 +1,17 @@
 // Many ranks on few cores: a ring, then all to all and allreduce, every value checked.
 //
-//   mpirun -np 64 --oversubscribe --mca mpi_yield_when_idle 1 --mca btl roce,self scale [ring]
+//   mpirun -np 64 --oversubscribe --mca mpi_yield_when_idle 1 --mca btl roce,self scale [ring|pool]
 //
-// With "ring" nothing but the ring, for which each rank needs two peers. Prints the growth of rank
-// 0's memory by the all to all, bytes for each peer that is new in it, and "all good".
+// With "ring" nothing but the ring, for which each rank needs two peers; with "pool" all others
+// send to rank 0, which begins to receive when its buffers are full. Prints the growth of rank 0's
+// memory by the all to all, bytes for each peer that is new in it, and "all good".
 #include <mpi.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace {
@@ -64,6 +66,35 @@ void allreduce(int rank, int size, int count) {
   check(good, rank, "allreduce");
 }
 
+void pool(int rank, int size) {
+  constexpr int kMessages = 40, kMost = 500;  // All of them eager.
+  std::vector<int32_t> data(kMost);
+  auto length_of = [](int message) { return 1 + message * 37 % kMost; };
+  if (rank != 0) {
+    for (int message = 0; message < kMessages; ++message) {
+      for (int i = 0; i < kMost; ++i)
+        data[static_cast<size_t>(i)] = rank * 100000 + message * 1000 + i;
+      MPI_Send(data.data(), length_of(message), MPI_INT32_T, 0, 0, MPI_COMM_WORLD);
+    }
+    return;
+  }
+  usleep(300'000);
+  std::vector<int> next(static_cast<size_t>(size), 0);
+  for (int n = 0; n < kMessages * (size - 1); ++n) {
+    MPI_Status status;
+    int count = 0;
+    MPI_Recv(data.data(), kMost, MPI_INT32_T, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_INT32_T, &count);
+    const int message = next[static_cast<size_t>(status.MPI_SOURCE)]++;
+    bool good = count == length_of(message);
+    for (int i = 0; i < count; ++i) {
+      good =
+          good && data[static_cast<size_t>(i)] == status.MPI_SOURCE * 100000 + message * 1000 + i;
+    }
+    check(good, rank, "message");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -71,8 +102,13 @@ int main(int argc, char** argv) {
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  ring(rank, size);
-  if (argc < 2) {
+  const std::string only = argc < 2 ? "" : argv[1];
+  if (only == "pool") {
+    pool(rank, size);
+  } else {
+    ring(rank, size);
+  }
+  if (only.empty()) {
     const long before = resident_bytes();
     all_to_all(rank, size, 16);
     if (rank == 0) {

@@ -199,6 +199,45 @@ TEST(SoftRc, FullQueuesAnswerEnomemAndNameTheRequest) {
   EXPECT_EQ(bad, &wr[4]);
 }
 
+TEST(SoftRc, QueuesGrowUpToTheirDepthAndKeepWhatTheyHold) {
+  constexpr uint32_t kDepth = 100, kPlace = 512;
+  QpOptions options;
+  options.depth = kDepth;
+  options.max_inline = 200;
+  Pair pair(options);
+  for (uint64_t i = 0; i < 5; ++i) {  // The numbers of the ring do not begin at 0 later.
+    ASSERT_EQ(pair.b.receive(i, 0, 8), 0);
+    ASSERT_EQ(pair.a.send(i, IBV_WR_SEND, 0, 8, IBV_SEND_INLINE), 0);
+    ASSERT_EQ(pair.b.wait().wr_id, i);
+    ASSERT_EQ(pair.a.wait().wr_id, i);
+  }
+  // Without receives nothing completes, so all of them are in the queue together.
+  auto length_of = [](uint64_t i) { return static_cast<uint32_t>((i * 37 + 164) % 201); };
+  for (uint64_t i = 0; i < kDepth; ++i) {
+    const bool inlined = i % 3 != 0;
+    const size_t from = (inlined ? uint64_t{kDepth} : i) * kPlace;
+    uint8_t* bytes = pair.a.data + from;
+    for (uint32_t k = 0; k < length_of(i); ++k) bytes[k] = static_cast<uint8_t>(i * 7 + k);
+    ASSERT_EQ(pair.a.send(i, IBV_WR_SEND, from, length_of(i), inlined ? IBV_SEND_INLINE : 0), 0)
+        << i;
+  }
+  EXPECT_EQ(pair.a.send(kDepth, IBV_WR_SEND, 0, 8, IBV_SEND_INLINE), ENOMEM);
+  for (uint64_t i = 0; i < kDepth; ++i) ASSERT_EQ(pair.b.receive(i, i * kPlace, kPlace), 0);
+  for (uint64_t i = 0; i < kDepth; ++i) {
+    const ibv_wc wc = pair.a.wait();
+    ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+    ASSERT_EQ(wc.wr_id, i);
+  }
+  for (uint64_t i = 0; i < kDepth; ++i) {
+    const ibv_wc wc = pair.b.wait();
+    ASSERT_EQ(wc.wr_id, i);
+    ASSERT_EQ(wc.byte_len, length_of(i));
+    for (uint32_t k = 0; k < wc.byte_len; ++k) {
+      ASSERT_EQ(pair.b.data[i * kPlace + k], static_cast<uint8_t>(i * 7 + k)) << i << " " << k;
+    }
+  }
+}
+
 TEST(SoftRc, UnsignaledRequestsFreeTheirPlaces) {
   QpOptions options;
   options.depth = 4;

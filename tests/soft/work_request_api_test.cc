@@ -259,6 +259,27 @@ TEST(WorkRequests, ABatchLargerThanTheQueueIsRefusedAsAWhole) {
   for (uint64_t id = 0; id < 4; ++id) EXPECT_EQ(pair.a.wait().wr_id, id);
 }
 
+TEST(WorkRequests, ABatchMayFillALargeQueue) {
+  constexpr uint64_t kDepth = 60;
+  ExtendedPair pair(with_operations(kEverything, kDepth));
+  for (int round = 0; round < 3; ++round) {
+    ibv_wr_start(pair.qp);
+    for (uint64_t id = 0; id < kDepth; ++id) {
+      pair.qp->wr_id = id;
+      uint64_t word = id * 1000 + static_cast<uint64_t>(round);
+      ibv_wr_rdma_write(pair.qp, pair.b.mr->rkey, pair.remote(id * 8));
+      ibv_wr_set_inline_data(pair.qp, &word, sizeof word);
+    }
+    ASSERT_EQ(ibv_wr_complete(pair.qp), 0);
+    for (uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(pair.a.wait().wr_id, id);
+    for (uint64_t id = 0; id < kDepth; ++id) {
+      uint64_t word = 0;
+      std::memcpy(&word, pair.b.data + id * 8, sizeof word);
+      ASSERT_EQ(word, id * 1000 + static_cast<uint64_t>(round));
+    }
+  }
+}
+
 TEST(WorkRequests, MalformedRequestsMakeTheBatchVoid) {
   ExtendedPair pair(with_operations(IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
                                     IBV_QP_EX_WITH_RDMA_READ));

@@ -130,7 +130,7 @@ TEST(Connect, TwoPeersWhoseAddressDoesNotResolveHoldUpNobody) {
   auto before = Clock::now();
   a.send(a.add(c), pattern(8, 1));
   a.send(a.add(d), pattern(8, 2));
-  EXPECT_LT(Clock::now() - before, 50ms);
+  EXPECT_LT(Clock::now() - before, 2500ms);  // One resolution takes 5 s.
   ASSERT_TRUE(pump(
       {&a}, [] { return BlockingTable::blocked == 2; }, 2000ms));
   BlockingTable::blocking = false;
@@ -147,7 +147,7 @@ TEST(Connect, TwoPeersWhoseAddressDoesNotResolveHoldUpNobody) {
         [&] { return b.received.size() == had + 1 && other->received.size() == 1; }, 3000ms));
     fastest = std::min(fastest, Clock::now() - before);
   }
-  EXPECT_LT(fastest, 200ms);
+  EXPECT_LT(fastest, 2500ms);
   EXPECT_TRUE(c.received.empty());
   ASSERT_TRUE(pump(
       {&a, &c, &d}, [&] { return c.received.size() == 1 && d.received.size() == 1; }, 10s));
