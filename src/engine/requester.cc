@@ -88,7 +88,7 @@ void Requester::reset() {
   ask_next_ = probing_ = false;
   stop_timer();
   rnr_until_ = went_back_at_ = kNever;
-  backoff_ = sequence_naks_ = rnr_naks_ = 0;
+  backoff_ = patience_ = sequence_naks_ = rnr_naks_ = 0;
   timed_end_ = 0;
   srtt_ns_ = rttvar_ns_ = 0;
   min_rtt_ns_ = kNever;

@@ -179,7 +179,8 @@ class Requester {
   TimeNs resend_deadline_ = kNever;  ///< Adaptive resend inside the unit.
   TimeNs rnr_until_ = kNever;
   TimeNs went_back_at_ = kNever;  ///< Last go-back without progress since.
-  uint32_t backoff_ = 0;
+  uint32_t backoff_ = 0;          ///< Timeouts since the last progress.
+  uint32_t patience_ = 0;         ///< Timeouts since a round trip was measured.
   uint32_t retries_ = 0;
   uint32_t sequence_naks_ = 0;
   uint32_t rnr_naks_ = 0;

@@ -16,11 +16,13 @@ constexpr uint32_t kMaxBackoff = 16;
 
 }  // namespace
 
-/// RFC 6298 with a floor of 1 ms, doubled for every resend without progress, at most one unit.
+/// RFC 6298 with a floor of 1 ms, doubled for every resend until a round trip has been measured
+/// again, at most one unit. Progress alone does not end the doubling (5.7 and Karn's algorithm):
+/// where a queue has grown, answers come later than expected, but they come.
 TimeNs Requester::resend_timeout() const {
   const TimeNs measured =
       srtt_ns_ == 0 ? kInitialResendNs : std::max(kMinResendNs, srtt_ns_ + 4 * rttvar_ns_);
-  return std::min({measured << backoff_, core_.ack_timeout_ns, kMaxResendNs});
+  return std::min({measured << patience_, core_.ack_timeout_ns, kMaxResendNs});
 }
 
 /// A packet that must be answered leaves.
@@ -80,6 +82,7 @@ void Requester::go_back(Loss loss, TimeNs now) {
   if (loss == Loss::kTimeout) {
     peer_has_.reset();
     backoff_ = std::min(backoff_ + 1, kMaxBackoff);
+    patience_ = std::min(patience_ + 1, kMaxBackoff);
     probing_ = true;
   } else {
     probing_ = false;
@@ -114,6 +117,7 @@ void Requester::end_timing(TimeNs now) {
 void Requester::take_rtt_sample(TimeNs sample) {
   sample = std::max<TimeNs>(sample, 1);
   min_rtt_ns_ = std::min(min_rtt_ns_, sample);
+  patience_ = 0;
   if (srtt_ns_ == 0) {
     srtt_ns_ = sample;
     rttvar_ns_ = sample / 2;

@@ -91,6 +91,36 @@ TEST(Timeout, ResendsInsideAUnitDoubleFromOneMillisecondAndAreNotRetries) {
   EXPECT_EQ(solo.qp.trouble().retries, 0u);
 }
 
+TEST(Timeout, StaysDoubledUntilARoundTripIsMeasuredAgain) {
+  Solo solo;
+  solo.post(WrOpcode::kSend, 1, 8);
+  solo.packets();
+  solo.now += 50 * kUs;  // The first sample: 50 us, variation 25 us.
+  solo.take_ack(kSendPsn);
+
+  // The queue has grown: answers take 1.5 ms. This one comes after the resend and measures nothing,
+  // since it may be of either packet.
+  solo.post(WrOpcode::kSend, 2, 8);
+  solo.packets();
+  solo.now += kMs;
+  solo.qp.handle_timer(solo.now);
+  EXPECT_EQ(solo.packets().size(), 1u);
+  solo.now += 500 * kUs;
+  solo.take_ack(kSendPsn + 1);
+
+  solo.post(WrOpcode::kSend, 3, 8);
+  solo.packets();
+  EXPECT_EQ(solo.qp.poll_timer() - solo.now, 2 * kMs);
+  solo.now += 1500 * kUs;
+  solo.take_ack(kSendPsn + 2);
+
+  solo.post(WrOpcode::kSend, 4, 8);
+  solo.packets();
+  // RFC 6298: variation 3/4 x 25 + 1/4 x 1450 = 381.25 us, mean 7/8 x 50 + 1/8 x 1500 = 231.25 us.
+  EXPECT_EQ(solo.qp.poll_timer() - solo.now, 1'756'250u);
+  EXPECT_EQ(solo.counters.adaptive_resends, 1u);
+}
+
 TEST(Timeout, ResendIsOneProbeUntilSomethingIsHeard) {
   Solo solo;
   solo.post(WrOpcode::kSend, 1, 10 * kMtu);
