@@ -98,7 +98,7 @@ void Endpoint::finish_record(const Record& record, Code status, EventBatch* out)
       break;
     case Record::Kind::kGet:
       --reads_outstanding_;
-      rail_->gets.give_back(getter_, record.bytes);
+      rail_->gets.give_back(getter_, record.bytes, status == Code::kOk);
       finish_chunk(static_cast<Operation*>(record.object), record.bytes, status, out);
       break;
   }

@@ -10,6 +10,7 @@
 namespace roce::transport {
 namespace {
 
+constexpr uint32_t kLeastPutChunk = 4096;
 constexpr uint32_t kCreditRequests = 8;  // Kept free in a send queue for credits.
 constexpr int kIndexShift = 32, kGenerationShift = 52;
 constexpr uint32_t kGenerations = 2048;
@@ -72,6 +73,10 @@ void Endpoint::open_for_traffic(const Offer& peer, const Agreement& agreement) {
   peer_index_ = peer.endpoint;
   window_.start(agreement.window_messages, agreement.window_bytes);
   max_reads_ = agreement.reads_as_origin;
+  // Two fit the window, so that the path is not idle while one is acknowledged.
+  put_chunk_bytes_ = std::min(
+      rail_->chunk_bytes,
+      std::max(kLeastPutChunk, agreement.window_bytes / 2 / kLeastPutChunk * kLeastPutChunk));
   state_.store(State::kReady, std::memory_order_release);
   core_.counters.add(Counter::connects);
   flush();

@@ -185,6 +185,7 @@ class Endpoint {
   Fifo<Operation> gets_;       ///< And atomics: what the peer answers.
   flow::Getter getter_{this};  ///< In the scheduler of rail_, which guards it.
   uint32_t reads_outstanding_ = 0, max_reads_ = 1;
+  uint32_t put_chunk_bytes_ = 0;
   uint32_t generation_ = 0;
   bool peer_said_goodbye_ = false;
   PathPair path_;

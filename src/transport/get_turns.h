@@ -1,7 +1,10 @@
-// The scheduler of a rail's gets, for all threads: src/flow/get_scheduler.h with a lock.
+// The scheduler of a rail's gets, for all threads: src/flow/get_scheduler.h with a lock and a
+// clock.
 #ifndef ROCE_TRANSPORT_GET_TURNS_H_
 #define ROCE_TRANSPORT_GET_TURNS_H_
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 
@@ -12,22 +15,37 @@ namespace roce::transport {
 
 class GetTurns {
  public:
-  void start(uint64_t bound_bytes, uint32_t senders) { scheduler_.start(bound_bytes, senders); }
+  void start(uint32_t chunk_bytes, uint64_t most_bytes, uint32_t senders) {
+    scheduler_.start(chunk_bytes, most_bytes, senders);
+  }
+  /// A message has come; by the poller alone.
+  void message(uint32_t bytes) {
+    message_bytes_.store(message_bytes_.load(std::memory_order_relaxed) + bytes,
+                         std::memory_order_relaxed);
+  }
 
   bool take(flow::Getter& peer, uint32_t bytes) {
-    if (!scheduler_.is_bounded()) return true;
+    const flow::TimeNs time = now();
     std::lock_guard guard(lock_);
-    return scheduler_.take(peer, bytes);
+    const bool taken = scheduler_.take(peer, bytes, time);
+    if (!taken) somebody_waits_.store(true, std::memory_order_relaxed);
+    return taken;
   }
-  void give_back(flow::Getter& peer, uint32_t bytes) {
-    if (!scheduler_.is_bounded()) return;
+  void give_back(flow::Getter& peer, uint32_t bytes, bool has_come) {
+    const flow::TimeNs time = now();
     std::lock_guard guard(lock_);
-    scheduler_.give_back(peer, bytes);
+    if (has_come) {
+      scheduler_.come(peer, bytes, message_bytes_.load(std::memory_order_relaxed), time);
+    } else {
+      scheduler_.abandon(peer, bytes);
+    }
   }
   flow::Getter* next() {
-    if (!scheduler_.is_bounded()) return nullptr;
+    if (!somebody_waits_.load(std::memory_order_relaxed)) return nullptr;
     std::lock_guard guard(lock_);
-    return scheduler_.next();
+    flow::Getter* peer = scheduler_.next();
+    somebody_waits_.store(scheduler_.somebody_waits(), std::memory_order_relaxed);
+    return peer;
   }
   void end_turn() {
     std::lock_guard guard(lock_);
@@ -35,6 +53,12 @@ class GetTurns {
   }
 
  private:
+  static flow::TimeNs now() {
+    return static_cast<flow::TimeNs>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+
+  std::atomic<uint64_t> message_bytes_{0};
+  std::atomic<bool> somebody_waits_{false};  ///< So that polls need no lock.
   SpinLock lock_;
   flow::GetScheduler scheduler_;
 };

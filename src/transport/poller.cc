@@ -105,6 +105,7 @@ void Poller::handle_receive(Rail& rail, const ibv_wc& wc, EventBatch& batch) {
     rail.receives.recycle(index);
     return;
   }
+  rail.gets.message(wc.byte_len);
   batch.push({.type = Event::Type::kMessage,
               .tag = header.tag,
               .rail = static_cast<uint8_t>(rail.index),

@@ -14,7 +14,9 @@ constexpr uint32_t kPage = 4096;
 constexpr uint32_t kCqSlack = 64;
 /// Peers that data is fetched from at the same time; the others wait for their turn.
 constexpr uint32_t kMostGetSenders = 16;
-
+/// Bytes of gets in flight on devices without receive budget, whatever the path shows: twice what
+/// 800 Gb/s carry in 80 us.
+constexpr uint64_t kMostInFlight = uint64_t{16} << 20;
 constexpr uint32_t kExpectedPeers = 8;
 
 }  // namespace
@@ -90,11 +92,13 @@ Status Rail::query(const Params& params, const verbs::Candidate& candidate) {
   address.mtu_bytes = mtu;
 
   chunk_bytes = static_cast<uint32_t>(params.get_chunk_bytes);
+  uint64_t most_in_flight = kMostInFlight;
   if (hints.receive_budget_bytes != 0) {
-    uint32_t payload = hints.receive_budget_bytes / kTruesizePerByte;
-    gets.start(payload, kMostGetSenders);
+    const uint32_t payload = hints.receive_budget_bytes / kTruesizePerByte;
+    most_in_flight = std::min<uint64_t>(most_in_flight, payload);
     chunk_bytes = std::min(chunk_bytes, std::max(kPage, payload / 2 / kPage * kPage));
   }
+  gets.start(chunk_bytes, most_in_flight, kMostGetSenders);
   return Status::ok();
 }
 

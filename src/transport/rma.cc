@@ -71,8 +71,9 @@ bool Endpoint::post_one_of(Fifo<Operation>& operations) {
     return false;
   }
   Operation* operation = operations.front();
-  auto bytes = static_cast<uint32_t>(
-      std::min<uint64_t>(rail_->chunk_bytes, operation->bytes - operation->posted_bytes));
+  auto bytes = static_cast<uint32_t>(std::min<uint64_t>(
+      operation->kind == Operation::Kind::kPut ? put_chunk_bytes_ : rail_->chunk_bytes,
+      operation->bytes - operation->posted_bytes));
   if (!may_post_chunk(operation, bytes)) {
     return false;
   }

@@ -2,7 +2,8 @@
 # Seven hosts send 8 MiB each to an eighth, all at once, over links of 200 Mb/s, so that the links and not the cores are
 # what is scarce. Every sender gets the same share (Jain's index at least 0.95), the link of the receiver is used (at
 # least 0.9 of it), and what stands in its queue is bounded: by what the receiver's scheduler lets be in flight and a
-# train of each sender, or, for puts, by the windows of all senders.
+# train of each sender, or, for puts, by the windows of all senders. A large receive buffer does not change that: what is
+# in flight then follows the path.
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 command -v tc >/dev/null || skip "no tc (package iproute2)"
 senders=7
@@ -51,4 +52,6 @@ one() {
 one contiguous $((in_flight + senders * train))
 one vector $((in_flight + senders * train))
 testing_roce && one put $((senders * window))
+export ROCE_SOFT_RECEIVE_BUFFER=4194304
+testing_roce && one contiguous $(((4 + senders) * train))
 finish
