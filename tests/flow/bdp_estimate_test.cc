@@ -43,7 +43,8 @@ struct Path {
     while (now < end && !coming.empty()) {
       const auto [time, peer] = coming.front();
       coming.pop_front();
-      now = time;
+      now = std::max(now, time % cycle < awake ? time : (time / cycle + 1) * cycle);
+      delivered += kChunk;
       in_flight -= kChunk;
       --outstanding[peer];
       messages += kChunk * messages_per_chunk;
@@ -67,6 +68,8 @@ struct Path {
   std::deque<Getter> getters;
   std::vector<int> outstanding;
   std::deque<std::pair<TimeNs, size_t>> coming;
+  TimeNs cycle = kMs, awake = kMs;  ///< The fetcher looks only in the first part of each cycle.
+  uint64_t delivered = 0;
   TimeNs now = 1'000'000'000, busy_until = 0;
   uint64_t in_flight = 0, messages = 0;
 };
@@ -111,6 +114,21 @@ TEST(BdpEstimate, MeasuresTheDelayAgain) {
   path.run(6000 * kMs);
   EXPECT_GT(static_cast<double>(path.scheduler.bound_bytes()), 1.8 * path.product());
   EXPECT_LT(static_cast<double>(path.scheduler.bound_bytes()), 2.2 * path.product());
+}
+
+TEST(BdpEstimate, AFetcherThatIsAwayForAWhileKeepsThePathBusy) {
+  // 20 Gb/s: 750 KB come while it is away, the product is 116 KB.
+  Path path(24, 2.5, 20'000);
+  path.cycle = 400'000;
+  path.awake = 100'000;
+  path.run(100 * kMs);
+  const uint64_t before = path.delivered;
+  path.run(100 * kMs);
+  EXPECT_GT(static_cast<double>(path.delivered - before), 0.85 * 2.5 * 100 * kMs);
+  // And when that is over, the bound shrinks again.
+  path.awake = path.cycle;
+  path.run(100 * kMs);
+  EXPECT_LE(path.scheduler.bound_bytes(), 5u * kChunk);
 }
 
 TEST(BdpEstimate, AnIdleFetcherKeepsWhatItKnows) {
