@@ -25,17 +25,15 @@ class GetTurns {
   }
 
   bool take(flow::Getter& peer, uint32_t bytes) {
-    const flow::TimeNs time = now();
     std::lock_guard guard(lock_);
-    const bool taken = scheduler_.take(peer, bytes, time);
+    const bool taken = scheduler_.take(peer, bytes, now());
     if (!taken) somebody_waits_.store(true, std::memory_order_relaxed);
     return taken;
   }
   void give_back(flow::Getter& peer, uint32_t bytes, bool has_come) {
-    const flow::TimeNs time = now();
     std::lock_guard guard(lock_);
     if (has_come) {
-      scheduler_.come(peer, bytes, message_bytes_.load(std::memory_order_relaxed), time);
+      scheduler_.come(peer, bytes, message_bytes_.load(std::memory_order_relaxed), now());
     } else {
       scheduler_.abandon(peer, bytes);
     }
@@ -53,6 +51,7 @@ class GetTurns {
   }
 
  private:
+  /// With the lock held, so that the scheduler's times never run backwards.
   static flow::TimeNs now() {
     return static_cast<flow::TimeNs>(std::chrono::steady_clock::now().time_since_epoch().count());
   }
