@@ -131,8 +131,15 @@ void ConnectionThread::prepare(Connection& connection, const PathPair& path) {
 Result<Offer> ConnectionThread::make_queue_pair(Connection& connection, const PathPair& path) {
   Rail& rail = core_.rails[path.local_rail];
   auto max_message = static_cast<uint32_t>(core_.options.max_message_bytes);
+  const bool first = !rail.receives.is_open();
   if (Status status = rail.add_peer(core_.params, max_message); !status) {
     return status;
+  }
+  const auto wanted = static_cast<uint32_t>(core_.params.receive_buffers);
+  if (first && rail.receives.count() < wanted) {
+    core_.log(1, rail.name() + " has " + std::to_string(rail.receives.count()) +
+                     " receive buffers, not " + std::to_string(wanted) +
+                     ": memory that may be registered, or its shared receive queue, holds no more");
   }
   connection.rail = &rail;
   auto qp = rail.create_queue_pair();

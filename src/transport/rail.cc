@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kPage = 4096;
 constexpr uint32_t kCqSlack = 64;
+constexpr uint32_t kLeastReceives = 32;
 /// Peers that data is fetched from at the same time; the others wait for their turn.
 constexpr uint32_t kMostGetSenders = 16;
 /// Bytes of gets in flight on devices without receive budget, whatever the path shows: twice what
@@ -157,10 +158,21 @@ int Rail::wanted_cqe(uint32_t peers) const {
   return static_cast<int>(std::min<uint64_t>(wanted, static_cast<uint64_t>(max_cqe_)));
 }
 
+/// As many as wanted; fewer where memory for registrations is short, since the program may have
+/// used up most of it before the first peer is met.
+Status Rail::open_receives(uint32_t bytes) {
+  for (;;) {
+    Status status = receives.open(pd, receive_count_, bytes);
+    if (status.code() != Code::kOutOfResources || receive_count_ / 2 < kLeastReceives) {
+      return status;
+    }
+    receive_count_ /= 2;
+  }
+}
+
 Status Rail::add_peer(const Params& params, uint32_t max_message_bytes) {
   if (!receives.is_open()) {
-    Status status = receives.open(pd, receive_count_, max_message_bytes + kHeaderBytes);
-    if (!status) {
+    if (Status status = open_receives(max_message_bytes + kHeaderBytes); !status) {
       return status;
     }
   }

@@ -72,6 +72,7 @@ class Rail {
 
   std::string name_;
   int wanted_cqe(uint32_t peers) const;
+  Status open_receives(uint32_t bytes);
   void update_grant(const Params& params);
 
   int max_cqe_ = 0;

@@ -133,7 +133,7 @@ Status Rails::register_memory(void* base, size_t bytes, unsigned access, Registr
       deregister_memory(out);
       Status failed =
           verbs::call_failed(rail.name(), "reg_mr(" + std::to_string(bytes) + " bytes)", error,
-                             error == ENOMEM ? verbs::memlock_remedy(bytes) : "");
+                             error == ENOMEM ? verbs::memlock_remedy(rail.table(), bytes) : "");
       bool lacking = error == ENOMEM || error == EAGAIN;
       return {lacking ? Code::kOutOfResources : Code::kInvalidArgument, failed.text()};
     }

@@ -53,7 +53,12 @@ Status call_failed(const std::string& device, const std::string& call, int error
   return {code_for(error), std::move(text)};
 }
 
-std::string memlock_remedy(size_t bytes) {
+std::string memlock_remedy(const Table& table, size_t bytes) {
+  if (table.is_soft) {
+    return "The software device takes as many bytes as ROCE_SOFT_MEMLOCK says, of any number if it "
+           "is not set, for all registrations of this process, and these " +
+           std::to_string(bytes) + " bytes come on top: raise it, or register less at a time.";
+  }
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return "RLIMIT_MEMLOCK is unlimited, so the device itself is out of memory or regions: "

@@ -25,8 +25,9 @@ std::string device_name(const Table& table, ibv_context* context);
 Status call_failed(const std::string& device, const std::string& call, int error,
                    const std::string& remedy);
 
-/// Remedy for a refused registration: RLIMIT_MEMLOCK against the bytes asked for.
-std::string memlock_remedy(size_t bytes);
+/// Remedy for a refused registration: the limit that holds for the device against the bytes asked
+/// for.
+std::string memlock_remedy(const Table& table, size_t bytes);
 
 }  // namespace roce::verbs
 

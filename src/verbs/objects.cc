@@ -84,7 +84,7 @@ Result<MemoryRegion> MemoryRegion::create(const ProtectionDomain& pd, void* addr
                   static_cast<unsigned>(access));
     std::string remedy;
     if (error == ENOMEM || error == EAGAIN || error == EPERM) {
-      remedy = memlock_remedy(bytes);
+      remedy = memlock_remedy(pd.table(), bytes);
     } else if (error == EFAULT) {
       remedy = "Part of the range is not mapped, or read-only although write access was asked.";
     }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -212,6 +213,34 @@ TEST(Registration, LackOfMemoryMayBeTriedAgain) {
   EXPECT_EQ(status.code(), Code::kOutOfResources);
   EXPECT_NE(status.text().find("12345 bytes"), std::string::npos) << status.text();
   EXPECT_EQ(a.counter(Counter::registration_failures), 1U);
+}
+
+TEST(Registration, TheReceivePoolTakesWhatThereIs) {
+  // 256 buffers of 64 KiB do not fit, 64 do.
+  verbs::Table table = test::soft_table_copy();
+  table.reg_mr = [](ibv_pd* pd, void* address, size_t length, int access) -> ibv_mr* {
+    if (length > size_t{5} << 20) {
+      errno = ENOMEM;
+      return nullptr;
+    }
+    return verbs::soft_table().reg_mr(pd, address, length, access);
+  };
+  NodeSetup setup{.rank = 0};
+  setup.hooks.soft_table = &table;
+  Node a(setup), b({.rank = 1});
+  Endpoint* to_a = b.add(a);
+  Node c({.rank = 2});
+  Endpoint* from_c = c.add(a);
+  for (uint32_t i = 0; i < 200; ++i) b.send(to_a, pattern(60000, i));
+  c.send(from_c, pattern(8, 0));
+  ASSERT_TRUE(pump({&a, &b, &c}, [&] { return a.received.size() == 201; })) << test::told({&a, &b});
+  std::erase_if(a.received, [](const test::Message& message) { return message.from.rank == 2; });
+  for (uint32_t i = 0; i < 200; ++i) ASSERT_EQ(a.received[i].data, pattern(60000, i));
+  EXPECT_EQ(std::count_if(a.log.begin(), a.log.end(),
+                          [](const std::string& line) {
+                            return line.find("64 receive buffers, not 256") != std::string::npos;
+                          }),
+            1);
 }
 
 }  // namespace
