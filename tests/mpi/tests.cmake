@@ -37,4 +37,6 @@ if(ROCE_HAVE_OMPI)
   roce_mpi_test(mpi_scalapack_long 900 "mpi;long" ${dir}/scalapack.sh --long)
   # With OSU_SRC=DIR in the environment, else skipped.
   roce_mpi_test(mpi_osu_long 3600 "mpi;long" ${dir}/osu.sh)
+  # The same with OMPI_TESTS_SRC.
+  roce_mpi_test(mpi_ompi_tests_long 3600 "mpi;long" ${dir}/ompi_tests.sh)
 endif()
