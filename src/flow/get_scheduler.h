@@ -7,9 +7,7 @@
 // (bdp_estimate.h). No clock, no locks, no verbs: whoever drives it guards it.
 //
 // Invariants:
-// - no chunk makes the bytes in flight more than the bound, but a single one may always be,
-// whatever
-//   its size;
+// - no chunk makes the bytes in flight more than the bound, but one alone may always be;
 // - at most `senders` peers have bytes in flight;
 // - nobody takes room before those that wait for it already.
 #ifndef ROCE_FLOW_GET_SCHEDULER_H_

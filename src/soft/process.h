@@ -106,7 +106,8 @@ class Process {
   int add_queue_pair(Qp& qp);
   void remove_queue_pair(Qp& qp);
   Qp* find_queue_pair(uint32_t qpn) const;
-  /// Memory of the queue pair, living or destroyed, that has held most.
+  /// Memory of the queue pair, living or destroyed, that has held most; without receive requests
+  /// and kept packets.
   size_t most_queue_pair_bytes() const;
   /// Hands posted requests of the queue pair to the engine.
   void take_up(Qp& qp, engine::TimeNs now);

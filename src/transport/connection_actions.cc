@@ -69,6 +69,7 @@ void ConnectionThread::carry_out(Connection& connection, const Action& action) {
       break;
     case Action::Type::kConnected:
       endpoint->open_for_traffic(connection.state.peer_offer(), connection.state.agreement());
+      core_.counters.raise(Counter::peer_bytes_most, sizeof connection + endpoint->bytes());
       break;
     case Action::Type::kPeerClosed:
       endpoint->peer_closed();
@@ -180,7 +181,6 @@ void ConnectionThread::establish(Connection& connection) {
   const Agreement& agreement = state.agreement();
   // Receives may come in from now on.
   connection.endpoint->attach(connection.qp.get(), &rail, path, state.own_offer());
-  core_.counters.raise(Counter::peer_bytes_most, sizeof connection + connection.endpoint->bytes());
 
   verbs::PeerHints hints;
   hints.udp_port = peer.udp_port;

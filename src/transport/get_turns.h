@@ -26,7 +26,8 @@ class GetTurns {
 
   bool take(flow::Getter& peer, uint32_t bytes) {
     std::lock_guard guard(lock_);
-    const bool taken = scheduler_.take(peer, bytes, now());
+    // Asked again at every header while it waits: no need to read the clock for that.
+    const bool taken = !peer.waiting && scheduler_.take(peer, bytes, now());
     if (!taken) somebody_waits_.store(true, std::memory_order_relaxed);
     return taken;
   }
