@@ -145,6 +145,8 @@ class Transport {
   Result<Endpoint*> add_peer(ProcessName name, std::span<const uint8_t> blob, void* context);
   /// Endpoint of a peer that is known already, null if none.
   Endpoint* find_peer(ProcessName name);
+  /// All that are known: those added, and those that have connected before they were.
+  std::vector<Endpoint*> peers();
   /// Waits (bounded) for outstanding operations, then closes the connection.
   void remove_peer(Endpoint* peer);
   void* peer_context(const Endpoint* peer) const;

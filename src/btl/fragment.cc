@@ -139,7 +139,7 @@ int send(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
   descriptor.endpoint = endpoint;
   // Before send, because another thread's progress may complete it before send returns.
   descriptor.des_flags = flags | MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
-  if (!module.transport->send(endpoint->peer, fragment)) return OPAL_SUCCESS;
+  if (!module.transport->send(peer_of(endpoint), fragment)) return OPAL_SUCCESS;
 
   descriptor.des_flags = flags;
   if ((flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) != 0) {
@@ -170,14 +170,13 @@ int sendi(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint,
   fragment->length = static_cast<uint32_t>(bytes);
   fragment->tag = tag;
   fragment->complete = immediate_complete;
-  if (module.transport->send(endpoint->peer, fragment)) module.transport->release(fragment);
+  if (module.transport->send(peer_of(endpoint), fragment)) module.transport->release(fragment);
   return OPAL_SUCCESS;
 }
 
 void receive(void* context, transport::Endpoint* from, uint8_t tag, uint8_t* data, uint32_t bytes) {
   auto& module = *static_cast<Module*>(context);
-  auto* endpoint = static_cast<mca_btl_base_endpoint_t*>(module.transport->peer_context(from));
-  if (!deliver(&module, endpoint, tag, data, bytes)) {
+  if (!deliver(&module, handle_of(from), tag, data, bytes)) {
     module.transport->counters().add(transport::Counter::bad_messages);
     say_verbose(1, "message of " + std::to_string(bytes) + " bytes with the unknown tag " +
                        std::to_string(tag) + " dropped");

@@ -16,12 +16,10 @@ namespace {
 /// The endpoint of a process, made if this is the first time. Null: unreachable by roce.
 mca_btl_base_endpoint_t* endpoint_for(Module& module, opal_proc_t& proc) {
   const transport::ProcessName name = process_name(proc.proc_name);
-  {
-    const std::lock_guard lock(module.peers_mutex);
-    if (auto known = module.peers.find(name); known != module.peers.end()) {
-      known->second->proc = &proc;
-      return known->second.get();
-    }
+  transport::Endpoint* known = module.transport->find_peer(name);
+  if (known != nullptr && module.transport->peer_context(known) != nullptr) {
+    module.transport->set_peer_context(known, &proc);
+    return handle_of(known);
   }
   // Our own blob is not in the modex yet when the first peers are added.
   const std::vector<uint8_t> blob = name == module.name
@@ -29,13 +27,7 @@ mca_btl_base_endpoint_t* endpoint_for(Module& module, opal_proc_t& proc) {
                                         : fetch_address(component().btl_version, proc);
   if (blob.empty()) return nullptr;  // a process that runs without roce
 
-  auto endpoint = std::make_unique<mca_btl_base_endpoint_t>();
-  endpoint->proc = &proc;
-  const std::lock_guard lock(module.peers_mutex);
-  if (auto known = module.peers.find(name); known != module.peers.end()) {
-    return known->second.get();  // another thread was faster
-  }
-  Result<transport::Endpoint*> added = module.transport->add_peer(name, blob, endpoint.get());
+  Result<transport::Endpoint*> added = module.transport->add_peer(name, blob, &proc);
   if (!added) {
     const std::string line = "no path to rank " + std::to_string(name.rank) + " on " +
                              peer_host_name(proc) + ": " + added.status().text();
@@ -46,10 +38,13 @@ mca_btl_base_endpoint_t* endpoint_for(Module& module, opal_proc_t& proc) {
     }
     return nullptr;
   }
-  endpoint->peer = *added;
-  // The peer may have connected to us before it was added.
-  module.transport->set_peer_context(endpoint->peer, endpoint.get());
-  return module.peers.emplace(name, std::move(endpoint)).first->second.get();
+  return handle_of(*added);
+}
+
+/// Counts as not added from now on, and is gone when this returns.
+void remove(Module& module, transport::Endpoint* peer) {
+  module.transport->set_peer_context(peer, nullptr);
+  module.transport->remove_peer(peer);
 }
 
 /// Writes "name value" lines to PREFIX.HOST.PID.
@@ -97,15 +92,8 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
               mca_btl_base_endpoint_t**) noexcept {
   Module& module = Module::of(btl);
   for (size_t i = 0; i < count; ++i) {
-    std::unique_ptr<mca_btl_base_endpoint_t> endpoint;
-    {
-      const std::lock_guard lock(module.peers_mutex);
-      auto known = module.peers.find(process_name(procs[i]->proc_name));
-      if (known == module.peers.end()) continue;
-      endpoint = std::move(known->second);
-      module.peers.erase(known);
-    }
-    module.transport->remove_peer(endpoint->peer);
+    transport::Endpoint* peer = module.transport->find_peer(process_name(procs[i]->proc_name));
+    if (peer != nullptr) remove(module, peer);
   }
   return OPAL_SUCCESS;
 }
@@ -113,12 +101,9 @@ int del_procs(mca_btl_base_module_t* btl, size_t count, opal_proc_t** procs,
 int finalize(mca_btl_base_module_t* btl) noexcept {
   const std::unique_ptr<Module> module(&Module::of(btl));
   forget_module();
-  std::map<transport::ProcessName, std::unique_ptr<mca_btl_base_endpoint_t>> peers;
-  {
-    const std::lock_guard lock(module->peers_mutex);
-    peers.swap(module->peers);
+  for (transport::Endpoint* peer : module->transport->peers()) {
+    if (module->transport->peer_context(peer) != nullptr) remove(*module, peer);
   }
-  for (auto& [name, endpoint] : peers) module->transport->remove_peer(endpoint->peer);
   write_statistics(*module);
   return OPAL_SUCCESS;
 }
@@ -133,14 +118,12 @@ void peer_failed(void* context, transport::Endpoint* peer, const std::string& te
   auto& module = *static_cast<Module*>(context);
   opal_proc_t* proc = nullptr;
   if (peer != nullptr) {
-    const std::lock_guard lock(module.peers_mutex);
-    auto known = module.peers.find(module.transport->peer_name(peer));
-    if (known == module.peers.end()) {
+    proc = static_cast<opal_proc_t*>(module.transport->peer_context(peer));
+    if (proc == nullptr) {
       // It has been given up by both sides: an acknowledgement lost in MPI_Finalize is no failure.
       say_verbose(1, text);
       return;
     }
-    proc = known->second->proc;
   }
   std::string line = "btl roce: " + text;
   if (module.error_callback == nullptr) {
@@ -155,9 +138,11 @@ void peer_failed(void* context, transport::Endpoint* peer, const std::string& te
 void dump(mca_btl_base_module_t* btl, mca_btl_base_endpoint_t* endpoint, int verbose) noexcept {
   Module& module = Module::of(btl);
   say(module.transport->limits().device);
-  if (endpoint != nullptr && endpoint->proc != nullptr) {
-    say("peer on " + peer_host_name(*endpoint->proc));
-  }
+  const auto* proc =
+      endpoint == nullptr
+          ? nullptr
+          : static_cast<opal_proc_t*>(module.transport->peer_context(peer_of(endpoint)));
+  if (proc != nullptr) say("peer on " + peer_host_name(*proc));
   if (verbose > 0) say(module.transport->counters_text());
 }
 

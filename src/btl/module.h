@@ -17,9 +17,7 @@
 #ifndef ROCE_BTL_MODULE_H_
 #define ROCE_BTL_MODULE_H_
 
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "btl/ompi_compat.h"
@@ -27,16 +25,15 @@
 #include "transport/params.h"
 
 namespace roce::btl {
-struct Module;
+
+/// Open MPI's endpoint is the transport's under another name, never looked into; its context is the
+/// opal_proc_t of the peer, null unless add_procs has been called for it.
+inline transport::Endpoint* peer_of(mca_btl_base_endpoint_t* endpoint) {
+  return reinterpret_cast<transport::Endpoint*>(endpoint);
 }
-
-/// A peer as Open MPI knows it. Open MPI names the type, each BTL defines it.
-struct mca_btl_base_endpoint_t {
-  roce::transport::Endpoint* peer = nullptr;
-  opal_proc_t* proc = nullptr;  ///< Open MPI's; valid until del_procs.
-};
-
-namespace roce::btl {
+inline mca_btl_base_endpoint_t* handle_of(transport::Endpoint* peer) {
+  return reinterpret_cast<mca_btl_base_endpoint_t*>(peer);
+}
 
 /// The module and its state. Made by component init, deleted by btl_finalize.
 struct Module : mca_btl_base_module_t {
@@ -50,9 +47,6 @@ struct Module : mca_btl_base_module_t {
   std::unique_ptr<transport::Transport> transport;
   mca_rcache_base_module_t* rcache = nullptr;  ///< Null: put and get are not offered.
   mca_btl_base_module_error_cb_fn_t error_callback = nullptr;
-
-  std::mutex peers_mutex;  ///< Guards `peers`; never held over a callback or the modex.
-  std::map<transport::ProcessName, std::unique_ptr<mca_btl_base_endpoint_t>> peers;
 
   static Module& of(mca_btl_base_module_t* btl) { return *static_cast<Module*>(btl); }
 };

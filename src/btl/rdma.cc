@@ -87,7 +87,7 @@ int start(Module& module, const TransferArguments& arguments, Post post) {
   // It comes out of a message, with any alignment.
   MemoryHandle remote;
   std::memcpy(&remote, arguments.remote_handle, sizeof remote);
-  const Status status = post(*module.transport, arguments.endpoint->peer, transfer,
+  const Status status = post(*module.transport, peer_of(arguments.endpoint), transfer,
                              registration_of(arguments.local_handle), remote);
   if (!status) delete transfer;
   return code_of(status);

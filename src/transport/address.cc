@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "transport/field_bytes.h"
+
 namespace roce::transport {
 namespace {
 
@@ -20,59 +22,6 @@ namespace {
 constexpr uint32_t kMagic = 0x45434F52;  // "ROCE"
 constexpr uint8_t kLoopbackFlag = 1;
 constexpr size_t kLengthOffset = 6;
-
-class Writer {
- public:
-  template <typename T>
-  void integer(T value) {
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      out_.push_back(static_cast<uint8_t>(static_cast<uint64_t>(value) >> (8 * i)));
-    }
-  }
-  void bytes(const void* data, size_t count) {
-    const auto* first = static_cast<const uint8_t*>(data);
-    out_.insert(out_.end(), first, first + count);
-  }
-  std::vector<uint8_t> finish() {
-    out_[kLengthOffset] = static_cast<uint8_t>(out_.size());
-    out_[kLengthOffset + 1] = static_cast<uint8_t>(out_.size() >> 8);
-    return std::move(out_);
-  }
-
- private:
-  std::vector<uint8_t> out_;
-};
-
-/// Reads past the end give zeros and are remembered, so one test after a group of fields is enough.
-class Reader {
- public:
-  explicit Reader(std::span<const uint8_t> in) : in_(in) {}
-
-  template <typename T>
-  T integer() {
-    uint64_t value = 0;
-    for (size_t i = 0; i < sizeof(T); ++i) value |= static_cast<uint64_t>(next()) << (8 * i);
-    return static_cast<T>(value);
-  }
-  void bytes(void* data, size_t count) {
-    auto* out = static_cast<uint8_t*>(data);
-    for (size_t i = 0; i < count; ++i) out[i] = next();
-  }
-  bool past_end() const { return past_end_; }
-  size_t position() const { return position_; }
-
- private:
-  uint8_t next() {
-    if (position_ >= in_.size()) {
-      past_end_ = true;
-      return 0;
-    }
-    return in_[position_++];
-  }
-  std::span<const uint8_t> in_;
-  size_t position_ = 0;
-  bool past_end_ = false;
-};
 
 Status malformed(const std::string& what) {
   return {Code::kProtocol, "peer address blob: " + what};
@@ -181,7 +130,7 @@ std::vector<uint8_t> encode(const Address& address) {
   Writer writer;
   writer.integer(kMagic);
   writer.integer(address.version);
-  writer.integer(uint16_t{0});  // the length, set by finish()
+  writer.integer(uint16_t{0});  // the length
   writer.integer(address.job_cookie);
   writer.bytes(address.boot_id.data(), address.boot_id.size());
   writer.integer(address.netns_inode);
@@ -212,7 +161,10 @@ std::vector<uint8_t> encode(const Address& address) {
       writer.integer(gid.loopback ? kLoopbackFlag : uint8_t{0});
     }
   }
-  return writer.finish();
+  std::vector<uint8_t> out = writer.finish();
+  out[kLengthOffset] = static_cast<uint8_t>(out.size());
+  out[kLengthOffset + 1] = static_cast<uint8_t>(out.size() >> 8);
+  return out;
 }
 
 Result<Address> decode(std::span<const uint8_t> blob) {
@@ -237,12 +189,6 @@ Result<Address> decode(std::span<const uint8_t> blob) {
                      std::to_string(reader.position()));
   }
   return address;
-}
-
-size_t Address::bytes() const {
-  size_t sum = sizeof *this + host_name.capacity() + rails.capacity() * sizeof(RailAddress);
-  for (const RailAddress& rail : rails) sum += rail.gids.capacity() * sizeof(GidAddress);
-  return sum;
 }
 
 Address local_identity() {

@@ -51,8 +51,6 @@ struct Address {
   std::string host_name;  ///< At most 64 bytes; for messages only.
   uint32_t pid = 0;
   std::vector<RailAddress> rails;  ///< 1..kMaxRails.
-
-  size_t bytes() const;  ///< Memory that it holds.
 };
 
 /// What exceeds a limit above (rails, GIDs, length of the host name) is left out.

@@ -1,7 +1,7 @@
 // Asynchronous events of the devices, read by the connection thread: errors that no completion
 // tells, for one, of a queue pair that only answers its peer.
 #include "transport/connection_thread.h"
-#include "transport/endpoint.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 namespace {
@@ -47,7 +47,7 @@ void ConnectionThread::handle_async_event(Rail& rail) {
   }
   for (auto& [endpoint, connection] : connections_) {
     if (connection->rail == &rail && connection->qp && connection->qp.qpn() == qpn) {
-      endpoint->fail_by_event(what);
+      endpoint->link().fail_by_event(what);
       return;
     }
   }

@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include "transport/connection_thread.h"
-#include "transport/endpoint.h"
 #include "transport/error_text.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 namespace {
@@ -28,16 +28,16 @@ const char* verbs_name(Operation::Kind kind) {
 
 }  // namespace
 
-bool Endpoint::handle_header(const MessageHeader& header, uint32_t qpn) {
+bool Link::handle_header(const MessageHeader& header, uint32_t qpn) {
   lock_.lock();
   bool valid = qpn == qpn_.load(std::memory_order_relaxed);
-  if (state_.load(std::memory_order_relaxed) == State::kReady) [[likely]] {
+  if (endpoint_.state_.load(std::memory_order_relaxed) == State::kReady) [[likely]] {
     valid = valid && window_.consumed(header.consumed, header.window);
     if (!messages_.empty() || !puts_.empty() || !gets_.empty()) {
       flush();
     }
-  } else if (state_.load(std::memory_order_relaxed) == State::kConnecting) {
-    core_.connections->data_received(this);
+  } else if (endpoint_.state_.load(std::memory_order_relaxed) == State::kConnecting) {
+    core_.connections->data_received(&endpoint_);
   }
   if (valid && header.kind == MessageKind::kMessage) {
     ++rx_messages_;
@@ -47,7 +47,7 @@ bool Endpoint::handle_header(const MessageHeader& header, uint32_t qpn) {
   return valid;
 }
 
-void Endpoint::handle_completion(const ibv_wc& wc, EventBatch& out) {
+void Link::handle_completion(const ibv_wc& wc, EventBatch& out) {
   std::lock_guard guard(lock_);
   auto number = static_cast<uint32_t>(wc.wr_id);
   if ((wc.wr_id & kBaseMask) != wr_id_base_ || number - sq_tail_ >= sq_head_ - sq_tail_) {
@@ -67,13 +67,13 @@ void Endpoint::handle_completion(const ibv_wc& wc, EventBatch& out) {
   flush();
 }
 
-void Endpoint::handle_receive_error(const ibv_wc& wc) {
+void Link::handle_receive_error(const ibv_wc& wc) {
   std::lock_guard guard(lock_);
   if (qp_ != nullptr && wc.qp_num == qp_->qp_num) report_error(wc, nullptr);
 }
 
 /// A batch holds what one poll of successes yields; everything else is deferred.
-void Endpoint::emit(Event event, EventBatch* out) {
+void Link::emit(Event event, EventBatch* out) {
   if (out != nullptr && out->count < EventBatch::kCapacity) {
     out->push(event);
   } else {
@@ -81,7 +81,7 @@ void Endpoint::emit(Event event, EventBatch* out) {
   }
 }
 
-void Endpoint::finish_record(const Record& record, Code status, EventBatch* out) {
+void Link::finish_record(const Record& record, Code status, EventBatch* out) {
   switch (record.kind) {
     case Record::Kind::kNone:
       break;
@@ -104,7 +104,7 @@ void Endpoint::finish_record(const Record& record, Code status, EventBatch* out)
   }
 }
 
-void Endpoint::finish_chunk(Operation* operation, uint32_t bytes, Code status, EventBatch* out) {
+void Link::finish_chunk(Operation* operation, uint32_t bytes, Code status, EventBatch* out) {
   --operation->pending_chunks;
   operation->failed |= status != Code::kOk;
   if (status == Code::kOk) {
@@ -117,7 +117,7 @@ void Endpoint::finish_chunk(Operation* operation, uint32_t bytes, Code status, E
   finish_operation(operation, out);
 }
 
-void Endpoint::finish_operation(Operation* operation, EventBatch* out) {
+void Link::finish_operation(Operation* operation, EventBatch* out) {
   using Kind = Operation::Kind;
   const bool is_put = operation->kind == Kind::kPut, is_get = operation->kind == Kind::kGet;
   if (operation->copy != nullptr) {
@@ -137,14 +137,15 @@ void Endpoint::finish_operation(Operation* operation, EventBatch* out) {
        out);
 }
 
-ConnectionFacts Endpoint::facts() const {
-  return {core_, *rail_, path_, own_, peer_, agreement_, address_, name_, qp_};
+ConnectionFacts Link::facts() const {
+  return {core_, *rail_, path_, own_, peer_, agreement_, endpoint_.address(), endpoint_.name(),
+          qp_};
 }
 
-void Endpoint::report_error(const ibv_wc& wc, const Record* record) {
-  State state = state_.load(std::memory_order_relaxed);
+void Link::report_error(const ibv_wc& wc, const Record* record) {
+  State state = endpoint_.state_.load(std::memory_order_relaxed);
   if (state == State::kClosed || peer_said_goodbye_) {
-    core_.connections->tear_down(this);
+    core_.connections->tear_down(&endpoint_);
     return;
   }
   if (state != State::kReady && state != State::kConnecting) {
@@ -160,12 +161,12 @@ void Endpoint::report_error(const ibv_wc& wc, const Record* record) {
   work.status = wc.status;
   work.vendor_error = wc.vendor_err;
   fail_locked(describe_failure(facts(), work));
-  core_.connections->tear_down(this);
+  core_.connections->tear_down(&endpoint_);
 }
 
-void Endpoint::fail_by_event(const std::string& what) {
+void Link::fail_by_event(const std::string& what) {
   std::lock_guard guard(lock_);
-  State state = state_.load(std::memory_order_relaxed);
+  State state = endpoint_.state_.load(std::memory_order_relaxed);
   if (rail_ == nullptr || (state != State::kReady && state != State::kConnecting)) {
     return;
   }
@@ -173,15 +174,15 @@ void Endpoint::fail_by_event(const std::string& what) {
   work.what = "its queue pair: " + what;
   work.by_event = true;
   fail_locked(describe_failure(facts(), work));
-  core_.connections->tear_down(this);
+  core_.connections->tear_down(&endpoint_);
 }
 
-void Endpoint::post_failed(int error) {
+void Link::post_failed(int error) {
   FailedWork work;
   work.what = "posting a work request";
   work.error = error;
   fail_locked(describe_failure(facts(), work));
-  core_.connections->tear_down(this);
+  core_.connections->tear_down(&endpoint_);
 }
 
 }  // namespace roce::transport

@@ -6,6 +6,7 @@
 
 #include "transport/connection_thread.h"
 #include "transport/endpoint.h"
+#include "transport/link.h"
 #include "transport/request_address.h"
 
 namespace roce::transport {
@@ -43,7 +44,7 @@ void ConnectionThread::run_actions(Connection& connection) {
   if (connection.tear_down_wanted && !connection.job_running) {
     connection.tear_down_wanted = false;
     drop_queue_pair(connection);
-    connection.endpoint->settle(Endpoint::State::kIdle, true);
+    connection.endpoint->link().settle(Endpoint::State::kIdle, true);
   }
   uint64_t resent = connection.state.packets_resent();
   core_.counters.add(Counter::connect_requests_resent, resent - connection.resent_before);
@@ -68,12 +69,13 @@ void ConnectionThread::carry_out(Connection& connection, const Action& action) {
       send(connection, action.packet);
       break;
     case Action::Type::kConnected:
-      endpoint->open_for_traffic(connection.state.peer_offer(), connection.state.agreement());
+      endpoint->link().open_for_traffic(connection.state.peer_offer(),
+                                        connection.state.agreement());
       core_.counters.raise(Counter::peer_bytes_most, sizeof connection + endpoint->bytes());
       break;
     case Action::Type::kPeerClosed:
-      endpoint->peer_closed();
-      if (endpoint->has_queued()) {
+      endpoint->link().peer_closed();
+      if (endpoint->link().has_queued()) {
         connect(endpoint);
       } else {
         keep_until_drained(connection);
@@ -92,7 +94,7 @@ void ConnectionThread::carry_out(Connection& connection, const Action& action) {
 }
 
 void ConnectionThread::prepare(Connection& connection, const PathPair& path) {
-  connection.endpoint->begin_connecting();
+  connection.endpoint->link().begin_connecting();
   drop_queue_pair(connection);
   Result<Offer> offer = Status(Code::kProtocol, "the peer's address lacks the rail or GID in use");
   Address peer = connection.endpoint->address();
@@ -180,7 +182,7 @@ void ConnectionThread::establish(Connection& connection) {
   const Offer& peer = state.peer_offer();
   const Agreement& agreement = state.agreement();
   // Receives may come in from now on.
-  connection.endpoint->attach(connection.qp.get(), &rail, path, state.own_offer());
+  connection.endpoint->link().attach(connection.qp.get(), &rail, path, state.own_offer());
 
   verbs::PeerHints hints;
   hints.udp_port = peer.udp_port;
@@ -245,7 +247,7 @@ void ConnectionThread::fail(Connection& connection, Code code, const std::string
       describe_connect_failure({core_, core_.rails[path.local_rail], path, own, peer,
                                 connection.state.agreement(), address, endpoint->name(), nullptr},
                                code, reason);
-  endpoint->fail(text);
+  endpoint->link().fail(text);
   connection.tear_down_wanted = true;
 }
 
@@ -253,8 +255,8 @@ void ConnectionThread::fail(Connection& connection, Code code, const std::string
 void ConnectionThread::reset(Connection& connection) {
   drop_queue_pair(connection);
   bool idle = connection.state.state() == ConnectionState::State::kIdle;
-  bool reconnect = idle && connection.endpoint->has_queued();
-  connection.endpoint->settle(
+  bool reconnect = idle && connection.endpoint->link().has_queued();
+  connection.endpoint->link().settle(
       idle && !reconnect ? Endpoint::State::kIdle : Endpoint::State::kConnecting, false);
   if (reconnect) {
     connect(connection.endpoint);
@@ -262,7 +264,7 @@ void ConnectionThread::reset(Connection& connection) {
 }
 
 void ConnectionThread::drop_queue_pair(Connection& connection) {
-  connection.endpoint->detach();
+  if (Link* link = connection.endpoint->link_if_any()) link->detach();
   connection.qp = {};
   if (connection.rail != nullptr) {
     connection.rail->remove_peer(core_.params);
@@ -273,7 +275,7 @@ void ConnectionThread::drop_queue_pair(Connection& connection) {
 void ConnectionThread::finish_close(Connection& connection) {
   drop_queue_pair(connection);
   retire(std::move(connection.ah));
-  connection.endpoint->settle(Endpoint::State::kRemoved, true);
+  connection.endpoint->remove();
   if (connection.done != nullptr) {
     connection.done->store(true, std::memory_order_release);
     connection.done = nullptr;

@@ -6,6 +6,7 @@
 
 #include "transport/connection_thread.h"
 #include "transport/endpoint.h"
+#include "transport/error_text.h"
 #include "transport/request_address.h"
 
 namespace roce::transport {

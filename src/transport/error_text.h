@@ -24,7 +24,7 @@ struct ConnectionFacts {
   const Offer& own;
   const Offer& peer;
   const Agreement& agreement;
-  const Address& address;  ///< The peer's.
+  Address address;  ///< The peer's.
   ProcessName name;
   ibv_qp* qp;
 };

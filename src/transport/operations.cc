@@ -2,8 +2,8 @@
 #include "roce/transport.h"
 
 #include "transport/core.h"
-#include "transport/endpoint.h"
 #include "transport/impl.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 namespace {
@@ -49,7 +49,7 @@ Status start_atomic(const Limits& limits, Endpoint* peer, Operation* op, Operati
   op->kind = kind;
   op->compare_add = compare_add;
   op->swap = swap;
-  peer->start(op);
+  peer->link().start(op);
   return Status::ok();
 }
 
@@ -57,7 +57,7 @@ Status start_atomic(const Limits& limits, Endpoint* peer, Operation* op, Operati
 
 Fragment* Transport::acquire(size_t bytes) { return impl_->core.fragments->acquire(bytes); }
 void Transport::release(Fragment* fragment) { impl_->core.fragments->release(fragment); }
-bool Transport::send(Endpoint* peer, Fragment* fragment) { return peer->send(fragment); }
+bool Transport::send(Endpoint* peer, Fragment* fragment) { return peer->link().send(fragment); }
 int Transport::progress() { return impl_->poller.progress(); }
 
 Status Transport::put(Endpoint* peer, Operation* op, const void* local_addr, Registration* local,
@@ -73,7 +73,7 @@ Status Transport::put(Endpoint* peer, Operation* op, const void* local_addr, Reg
     return status;
   }
   op->kind = Operation::Kind::kPut;
-  peer->start(op);
+  peer->link().start(op);
   return Status::ok();
 }
 
@@ -88,7 +88,7 @@ Status Transport::get(Endpoint* peer, Operation* op, void* local_addr, Registrat
     return status;
   }
   op->kind = Operation::Kind::kGet;
-  peer->start(op);
+  peer->link().start(op);
   return Status::ok();
 }
 

@@ -1,23 +1,29 @@
 #include "transport/peer_table.h"
 
+#include <algorithm>
+
 #include "transport/endpoint.h"
 
 namespace roce::transport {
 
+std::vector<Endpoint*>::iterator PeerTable::place(ProcessName name) {
+  return std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                          [](const Endpoint* peer, ProcessName key) { return peer->name() < key; });
+}
+
 PeerTable::PeerTable() = default;
 
 PeerTable::~PeerTable() {
-  for (auto& chunk : chunks_) {
-    delete chunk.load();
-  }
+  for (Endpoint* endpoint : by_name_) delete endpoint;
+  for (auto& chunk : chunks_) delete chunk.load();
 }
 
 Endpoint* PeerTable::find_or_make(ProcessName name, const Maker& maker, bool* made) {
   std::lock_guard guard(mutex_);
   *made = false;
-  auto found = by_name_.find(name);
-  if (found != by_name_.end()) {
-    return found->second;
+  auto found = place(name);
+  if (found != by_name_.end() && (*found)->name() == name) {
+    return *found;
   }
   uint32_t index = next_index_;
   if (!free_indices_.empty()) {
@@ -32,24 +38,24 @@ Endpoint* PeerTable::find_or_make(ProcessName name, const Maker& maker, bool* ma
   if (slot.load(std::memory_order_relaxed) == nullptr) {
     slot.store(new Chunk{}, std::memory_order_release);
   }
-  owned_.push_back(maker(index));
-  Endpoint* endpoint = owned_.back().get();
+  Endpoint* endpoint = maker(index).release();
+  by_name_.insert(found, endpoint);
   (*slot.load(std::memory_order_relaxed))[index % kChunk].store(endpoint,
                                                                 std::memory_order_release);
-  by_name_[name] = endpoint;
   *made = true;
   return endpoint;
 }
 
 Endpoint* PeerTable::find(ProcessName name) {
   std::lock_guard guard(mutex_);
-  auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second;
+  auto found = place(name);
+  return found == by_name_.end() || (*found)->name() != name ? nullptr : *found;
 }
 
 void PeerTable::remove(Endpoint* endpoint) {
   std::lock_guard guard(mutex_);
-  by_name_.erase(endpoint->name());
+  by_name_.erase(place(endpoint->name()));
+  removed_.emplace_back(endpoint);
   uint32_t index = endpoint->index();
   (*chunks_[index / kChunk].load(std::memory_order_relaxed))[index % kChunk].store(
       nullptr, std::memory_order_release);
@@ -59,8 +65,8 @@ void PeerTable::remove(Endpoint* endpoint) {
 std::vector<Endpoint*> PeerTable::all() {
   std::lock_guard guard(mutex_);
   std::vector<Endpoint*> out;
-  for (auto& [name, endpoint] : by_name_) {
-    out.push_back(endpoint);
+  for (uint32_t index = 0; index < next_index_; ++index) {
+    if (Endpoint* endpoint = at(index); endpoint != nullptr) out.push_back(endpoint);
   }
   return out;
 }

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -17,7 +16,8 @@ namespace roce::transport {
 
 class PeerTable {
  public:
-  static constexpr uint32_t kChunk = 1024, kChunks = 1024;  ///< 1,048,576 peers.
+  static constexpr uint32_t kChunk = 1024, kChunks = 1024;      ///< 1,048,576 peers.
+  static constexpr size_t kEntryBytes = 2 * sizeof(Endpoint*);  ///< For a peer, of both tables.
 
   PeerTable();
   ~PeerTable();
@@ -41,12 +41,16 @@ class PeerTable {
  private:
   using Chunk = std::array<std::atomic<Endpoint*>, kChunk>;
 
+  /// Where the peer of that name is or would be.
+  std::vector<Endpoint*>::iterator place(ProcessName name);
+
   std::mutex mutex_;
-  std::map<ProcessName, Endpoint*> by_name_;
+  /// In the order of names, which is mostly that of adding. Owns them.
+  std::vector<Endpoint*> by_name_;
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};
   std::vector<uint32_t> free_indices_;
   uint32_t next_index_ = 0;
-  std::vector<std::unique_ptr<Endpoint>> owned_;
+  std::vector<std::unique_ptr<Endpoint>> removed_;
 };
 
 }  // namespace roce::transport

@@ -2,6 +2,7 @@
 
 #include "transport/endpoint.h"
 #include "transport/header.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 namespace {
@@ -11,7 +12,7 @@ constexpr int kPollBatch = 32;
 static_assert(kPollBatch <= static_cast<int>(EventBatch::kCapacity));
 /// Events run by one call, so that a flood of messages lets the caller go on.
 constexpr int kMaxEventsPerCall = 64;
-constexpr uint32_t kIndexMask = 0xFFFFF;  // of wr_id, see Endpoint::attach
+constexpr uint32_t kIndexMask = 0xFFFFF;  // of wr_id, see Link::attach
 
 }  // namespace
 
@@ -35,7 +36,11 @@ int Poller::progress() {
 /// Polls, unless another thread does. The first event is handed back without a detour through the
 /// queue, if nothing is in there that must come before it; not if `first` is null.
 bool Poller::poll(Event* first) {
-  if (!core_.events.has_room() || !lock_.try_lock()) {
+  if (!core_.events.has_room()) {
+    return false;
+  }
+  if (!lock_.try_lock()) {
+    core_.counters.add(Counter::poll_misses);
     return false;
   }
   polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -84,7 +89,7 @@ void Poller::handle_receive(Rail& rail, const ibv_wc& wc, EventBatch& batch) {
   if (wc.status != IBV_WC_SUCCESS) [[unlikely]] {
     if (wc.status != IBV_WC_WR_FLUSH_ERR) {
       for (Endpoint* endpoint : core_.peers.all()) {
-        endpoint->handle_receive_error(wc);
+        if (Link* link = endpoint->link_if_any()) link->handle_receive_error(wc);
       }
     }
     rail.receives.recycle(index);
@@ -93,10 +98,12 @@ void Poller::handle_receive(Rail& rail, const ibv_wc& wc, EventBatch& batch) {
   uint8_t* buffer = rail.receives.buffer(index);
   MessageHeader header;
   Endpoint* endpoint = nullptr;
+  Link* link = nullptr;
   if (load_header(buffer, wc.byte_len, &header)) [[likely]] {
     endpoint = core_.peers.at(header.endpoint);
+    link = endpoint == nullptr ? nullptr : endpoint->link_if_any();
   }
-  if (endpoint == nullptr || !endpoint->handle_header(header, wc.qp_num)) [[unlikely]] {
+  if (link == nullptr || !link->handle_header(header, wc.qp_num)) [[unlikely]] {
     core_.counters.add(Counter::bad_messages);
     rail.receives.recycle(index);
     return;
@@ -118,7 +125,7 @@ void Poller::handle_receive(Rail& rail, const ibv_wc& wc, EventBatch& batch) {
 void Poller::handle_send(const ibv_wc& wc, EventBatch& batch) {
   Endpoint* endpoint = core_.peers.at(static_cast<uint32_t>(wc.wr_id >> 32) & kIndexMask);
   if (endpoint != nullptr) {
-    endpoint->handle_completion(wc, batch);
+    endpoint->link().handle_completion(wc, batch);
   }
 }
 
@@ -130,7 +137,7 @@ void Poller::resume_waiters(Rail& rail) {
     if (peer == nullptr) {
       return;
     }
-    static_cast<Endpoint*>(peer->owner)->resume();
+    static_cast<Link*>(peer->owner)->resume();
     rail.gets.end_turn();
   }
 }
@@ -142,7 +149,7 @@ void Poller::run_message(const Event& event) {
   }
   // The buffer goes back first: the credit promises it.
   core_.rails[event.rail].receives.recycle(event.buffer);
-  event.endpoint->message_consumed(event.bytes);
+  event.endpoint->link().message_consumed(event.bytes);
 }
 
 void Poller::run(const Event& event) {
@@ -166,7 +173,8 @@ void Poller::run(const Event& event) {
     }
     case Event::Type::kFailed:
       if (core_.options.error != nullptr) {
-        core_.options.error(core_.options.context, event.endpoint, event.endpoint->failure_text());
+        core_.options.error(core_.options.context, event.endpoint,
+                            event.endpoint->link().failure_text());
       }
       break;
     default:

@@ -5,16 +5,16 @@
 #include <mutex>
 
 #include "transport/connection_thread.h"
-#include "transport/endpoint.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 
-void Endpoint::start(Operation* operation) {
-  operation->endpoint = this;
+void Link::start(Operation* operation) {
+  operation->endpoint = &endpoint_;
   bool connect = false;
   {
     std::lock_guard guard(lock_);
-    State state = state_.load(std::memory_order_relaxed);
+    State state = endpoint_.state_.load(std::memory_order_relaxed);
     if (state == State::kFailed || state == State::kRemoved) {
       defer({.type = Event::Type::kOperation, .status = Code::kUnreachable, .object = operation});
       return;
@@ -33,19 +33,19 @@ void Endpoint::start(Operation* operation) {
       post_operations();
       if (!puts_.empty() || !gets_.empty()) core_.connections->watch();
     } else if (state != State::kConnecting) {
-      state_.store(State::kConnecting, std::memory_order_release);
+      endpoint_.state_.store(State::kConnecting, std::memory_order_release);
       connect = true;
     }
   }
   if (connect) {
-    core_.connections->connect(this);
+    core_.connections->connect(&endpoint_);
   }
 }
 
 /// Without registration, a fragment takes the place of the caller's memory: a put, which is small,
 /// leaves from it, so that the caller may reuse its memory at once; an atomic's result arrives
 /// there.
-void Endpoint::stand_in(Operation* operation) {
+void Link::stand_in(Operation* operation) {
   Fragment* copy = core_.fragments->acquire(operation->bytes);
   if (copy == nullptr) {
     return;
@@ -57,7 +57,7 @@ void Endpoint::stand_in(Operation* operation) {
   operation->local = const_cast<Registration*>(&FragmentPool::registration(copy));
 }
 
-void Endpoint::post_operations() {
+void Link::post_operations() {
   // Both in turn, whichever of them has something to post.
   for (bool more = true; more;) {
     const bool got = post_one_of(gets_);
@@ -66,8 +66,8 @@ void Endpoint::post_operations() {
 }
 
 /// Posts one chunk of the first operation that may go, which then waits for its next turn.
-bool Endpoint::post_one_of(Fifo<Operation>& operations) {
-  if (operations.empty() || state_.load(std::memory_order_relaxed) != State::kReady) {
+bool Link::post_one_of(Fifo<Operation>& operations) {
+  if (operations.empty() || endpoint_.state_.load(std::memory_order_relaxed) != State::kReady) {
     return false;
   }
   Operation* operation = operations.front();
@@ -85,7 +85,7 @@ bool Endpoint::post_one_of(Fifo<Operation>& operations) {
   return true;
 }
 
-bool Endpoint::may_post_chunk(const Operation* operation, uint32_t bytes) {
+bool Link::may_post_chunk(const Operation* operation, uint32_t bytes) {
   if (sq_head_ - sq_tail_ >= sq_usable_) {
     ++queue_stalls_;
     return false;
@@ -96,7 +96,7 @@ bool Endpoint::may_post_chunk(const Operation* operation, uint32_t bytes) {
   return reads_outstanding_ < max_reads_ && rail_->gets.take(getter_, bytes);
 }
 
-void Endpoint::post_chunk(Operation* operation, uint32_t bytes) {
+void Link::post_chunk(Operation* operation, uint32_t bytes) {
   auto* region = static_cast<ibv_mr*>(operation->local->regions[rail_->index]);
   const uint64_t local_addr = operation->copy != nullptr
                                   ? reinterpret_cast<uintptr_t>(operation->copy->data)

@@ -3,14 +3,14 @@
 #include <mutex>
 
 #include "transport/connection_thread.h"
-#include "transport/endpoint.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 
-bool Endpoint::send(Fragment* fragment) {
-  fragment->endpoint = this;
+bool Link::send(Fragment* fragment) {
+  fragment->endpoint = &endpoint_;
   lock_.lock();
-  if (state_.load(std::memory_order_relaxed) == State::kReady && messages_.empty() &&
+  if (endpoint_.state_.load(std::memory_order_relaxed) == State::kReady && messages_.empty() &&
       may_post(fragment->length)) [[likely]] {
     bool done = post_message(fragment, true);
     lock_.unlock();
@@ -19,14 +19,14 @@ bool Endpoint::send(Fragment* fragment) {
   bool connect = send_slow(fragment);
   lock_.unlock();
   if (connect) {
-    core_.connections->connect(this);
+    core_.connections->connect(&endpoint_);
   }
   return false;
 }
 
 /// Queues. True: a connection must be made.
-bool Endpoint::send_slow(Fragment* fragment) {
-  switch (state_.load(std::memory_order_relaxed)) {
+bool Link::send_slow(Fragment* fragment) {
+  switch (endpoint_.state_.load(std::memory_order_relaxed)) {
     case State::kFailed:
     case State::kRemoved:
       defer({.type = Event::Type::kFragment, .status = Code::kUnreachable, .object = fragment});
@@ -42,13 +42,13 @@ bool Endpoint::send_slow(Fragment* fragment) {
     case State::kIdle:
     case State::kClosed:
       messages_.push(fragment);
-      state_.store(State::kConnecting, std::memory_order_release);
+      endpoint_.state_.store(State::kConnecting, std::memory_order_release);
       return true;
   }
   return false;
 }
 
-MessageHeader Endpoint::make_header(MessageKind kind, uint8_t tag, uint32_t length) {
+MessageHeader Link::make_header(MessageKind kind, uint8_t tag, uint32_t length) {
   // Never above the offer: the peer would not take it, and credits would come too late for it.
   uint16_t grant = std::min(rail_->grant(), own_.window_messages);
   if (grant != credit_.window()) [[unlikely]] {
@@ -63,7 +63,7 @@ MessageHeader Endpoint::make_header(MessageKind kind, uint8_t tag, uint32_t leng
 }
 
 /// True: the bytes have been taken and no completion will tell of the fragment.
-bool Endpoint::post_message(Fragment* fragment, bool may_inline_silently) {
+bool Link::post_message(Fragment* fragment, bool may_inline_silently) {
   uint8_t* start = fragment->data - kHeaderBytes;
   uint32_t bytes = fragment->length + kHeaderBytes;
   store_header(start, make_header(MessageKind::kMessage, fragment->tag, fragment->length));
@@ -94,7 +94,7 @@ bool Endpoint::post_message(Fragment* fragment, bool may_inline_silently) {
 
 /// Posts with the next number. Unsignalled requests are settled by the next signalled one, of which
 /// there is at least one in every quarter of the send queue.
-bool Endpoint::post(ibv_send_wr& request, const Record& record, bool signal) {
+bool Link::post(ibv_send_wr& request, const Record& record, bool signal) {
   request.wr_id = wr_id_base_ | sq_head_;
   if (signal || ++unsignaled_ >= signal_interval_) {
     request.send_flags |= IBV_SEND_SIGNALED;
@@ -111,7 +111,7 @@ bool Endpoint::post(ibv_send_wr& request, const Record& record, bool signal) {
   return false;
 }
 
-void Endpoint::post_credit(bool signal) {
+void Link::post_credit(bool signal) {
   uint8_t bytes[kHeaderBytes];
   store_header(bytes, make_header(MessageKind::kCredit, 0, 0));
   ibv_sge sge{reinterpret_cast<uintptr_t>(bytes), kHeaderBytes, 0};
@@ -124,10 +124,10 @@ void Endpoint::post_credit(bool signal) {
   ++credits_sent_;
 }
 
-void Endpoint::flush_messages() {
+void Link::flush_messages() {
   while (!messages_.empty() && may_post(messages_.front()->length)) {
     post_message(messages_.pop(), false);
-    if (state_.load(std::memory_order_relaxed) != State::kReady) {
+    if (endpoint_.state_.load(std::memory_order_relaxed) != State::kReady) {
       return;
     }
   }
@@ -135,37 +135,37 @@ void Endpoint::flush_messages() {
 
 /// Posts what window and send queue now allow: messages first, since what they say (headers of the
 /// runtime) starts transfers; then operations; then a credit that no message has carried.
-void Endpoint::flush() {
-  if (state_.load(std::memory_order_relaxed) != State::kReady) {
+void Link::flush() {
+  if (endpoint_.state_.load(std::memory_order_relaxed) != State::kReady) {
     return;
   }
   flush_messages();
   post_operations();
   // Credits may use the whole send queue.
-  if (state_.load(std::memory_order_relaxed) == State::kReady && credit_.due() &&
+  if (endpoint_.state_.load(std::memory_order_relaxed) == State::kReady && credit_.due() &&
       sq_head_ - sq_tail_ < sq_depth_) {
     post_credit(false);
   }
 }
 
-bool Endpoint::is_idle() {
+bool Link::is_idle() {
   std::lock_guard guard(lock_);
   if (!messages_.empty() || !puts_.empty() || !gets_.empty()) {
     return false;
   }
-  if (state_.load(std::memory_order_relaxed) == State::kReady && unsignaled_ > 0 &&
+  if (endpoint_.state_.load(std::memory_order_relaxed) == State::kReady && unsignaled_ > 0 &&
       sq_head_ - sq_tail_ < sq_depth_) {
     post_credit(true);  // its completion settles the messages that asked for none
   }
   return sq_head_ == sq_tail_;
 }
 
-void Endpoint::resume() {
+void Link::resume() {
   std::lock_guard guard(lock_);
   flush();
 }
 
-void Endpoint::message_consumed(uint32_t bytes) {
+void Link::message_consumed(uint32_t bytes) {
   lock_.lock();
   credit_.message_consumed(bytes + kHeaderBytes);
   if (credit_.due()) [[unlikely]] {

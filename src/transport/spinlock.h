@@ -6,8 +6,12 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdint>
 
 namespace roce::transport {
+
+/// How often a thread of this process has had to wait for a SpinLock.
+inline std::atomic<uint64_t> spin_lock_waits{0};
 
 class SpinLock {
  public:
@@ -25,6 +29,7 @@ class SpinLock {
 
  private:
   void wait() {
+    spin_lock_waits.fetch_add(1, std::memory_order_relaxed);
     for (int spins = 0; !try_lock(); ++spins) {
       if (spins >= 64) {
         sched_yield();

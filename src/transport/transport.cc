@@ -10,6 +10,7 @@
 #include "transport/core.h"
 #include "transport/endpoint.h"
 #include "transport/impl.h"
+#include "transport/link.h"
 
 namespace roce::transport {
 namespace {
@@ -105,8 +106,9 @@ void Core::log(int verbosity, std::string text) {
 }
 
 void Transport::Impl::fold_counters() {
+  core.counters.raise(Counter::lock_waits, spin_lock_waits.load(std::memory_order_relaxed));
   for (Endpoint* endpoint : core.peers.all()) {
-    endpoint->fold_counters(core.counters);
+    if (Link* link = endpoint->link_if_any()) link->fold_counters(core.counters);
   }
 }
 
@@ -160,7 +162,7 @@ Transport::~Transport() {
   std::vector<Endpoint*> peers = core.peers.all();
   auto idle = [&peers] {
     return std::all_of(peers.begin(), peers.end(), [](Endpoint* peer) {
-      return peer->state() != Endpoint::State::kReady || peer->is_idle();
+      return peer->state() != Endpoint::State::kReady || peer->link().is_idle();
     });
   };
   impl_->progress_until(idle, kDrainLimit);
@@ -232,6 +234,9 @@ Result<Endpoint*> Transport::add_peer(ProcessName name, std::span<const uint8_t>
   if (made || endpoint->address_is_partial()) {
     endpoint->set_address(*address, false);
   }
+  if (made) {
+    core.counters.raise(Counter::peer_bytes_idle, endpoint->bytes());
+  }
   if (context != nullptr) {
     endpoint->context.store(context, std::memory_order_release);
   }
@@ -239,6 +244,7 @@ Result<Endpoint*> Transport::add_peer(ProcessName name, std::span<const uint8_t>
 }
 
 Endpoint* Transport::find_peer(ProcessName name) { return impl_->core.peers.find(name); }
+std::vector<Endpoint*> Transport::peers() { return impl_->core.peers.all(); }
 
 void Transport::remove_peer(Endpoint* peer) {
   if (peer == nullptr || peer->state() == Endpoint::State::kRemoved) {
@@ -247,14 +253,14 @@ void Transport::remove_peer(Endpoint* peer) {
   auto idle = [peer] {
     Endpoint::State state = peer->state();
     return (state != Endpoint::State::kReady && state != Endpoint::State::kConnecting) ||
-           peer->is_idle();
+           peer->link().is_idle();
   };
   impl_->progress_until(idle, kDrainLimit);
   // Held by the closing connection even if this call stops waiting for it.
   auto done = std::make_shared<std::atomic<bool>>(false);
   impl_->core.connections->close(peer, done);
   impl_->progress_until([&done] { return done->load(std::memory_order_acquire); }, kCloseLimit);
-  peer->fold_counters(impl_->core.counters);  // they outlive the peer
+  if (Link* link = peer->link_if_any()) link->fold_counters(impl_->core.counters);
   impl_->core.peers.remove(peer);
 }
 

@@ -4,6 +4,7 @@
 
 #include "transport/connection_thread.h"
 #include "transport/endpoint.h"
+#include "transport/link.h"
 #include "transport/poller.h"
 
 namespace roce::transport {
@@ -40,8 +41,10 @@ void ConnectionThread::look_after_waiting(TimeNs now) {
   release_closed();
   auto stalled = [this] {
     std::vector<Endpoint*> peers = core_.peers.all();
-    return std::any_of(peers.begin(), peers.end(),
-                       [](Endpoint* endpoint) { return endpoint->is_stalled(); });
+    return std::any_of(peers.begin(), peers.end(), [](Endpoint* endpoint) {
+      Link* link = endpoint->link_if_any();
+      return link != nullptr && link->is_stalled();
+    });
   };
   if (!closed_.empty() || stalled()) {
     return;
@@ -74,7 +77,7 @@ void ConnectionThread::release_closed() {
       return false;
     }
     drop_queue_pair(connection);
-    connection.endpoint->settle(Endpoint::State::kClosed, false);
+    connection.endpoint->link().settle(Endpoint::State::kClosed, false);
     return true;
   });
 }

@@ -35,7 +35,8 @@ peers 2
 one "$ranks"
 peers $((ranks - 1))
 if testing_roce; then
-  echo "at most $(peer_bytes) bytes for a connected peer"
+  echo "at most $(peer_bytes) bytes for a connected peer, $(sort -u "$stats".* | awk '$1 == "peer_bytes_idle" { print $2 }' |
+    sort -n | tail -n 1) for one that is not used"
   expect "bytes for a connected peer" "$(peer_bytes)" -gt 2000
   expect "bytes for a connected peer" "$(peer_bytes)" -le 16384
 fi

@@ -7,6 +7,8 @@
 #include <memory>
 #include <random>
 
+#include "transport/kept_address.h"
+
 namespace roce::transport {
 namespace {
 
@@ -229,6 +231,29 @@ TEST(Address, LocalIdentityIsThisProcess) {
   EXPECT_FALSE(me.host_name.empty());
   EXPECT_NE(me.netns_inode, 0U);
   EXPECT_TRUE(same_network_host(me, local_identity()));
+}
+
+TEST(Address, KeptInLessMemoryStillTellsHostAndRails) {
+  Address own = example();
+  own.host_name = "node1";
+  Address in = example();
+  const KeptAddress near(in, own);
+  // The blob without magic, version, length, cookie, boot id and inode, with one byte for these,
+  // and without the 12 first bytes of 3 IPv4-mapped GIDs.
+  EXPECT_EQ(near.bytes(), encode(in).size() - 40 + 1 - 3 * 12);
+  EXPECT_EQ(encode(near.get(own)), encode(in));
+  EXPECT_TRUE(same_network_host(own, near.get(own)));
+  in.rails[0].gids[0].gid = {0xFE, 0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0xFF, 0xFE, 0, 0, 1};
+  in.rails[1].gids[0].gid = {0x20, 0x01, 0x0D, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  EXPECT_EQ(encode(KeptAddress(in, own).get(own)), encode(in));
+  in.rails[0].gids.clear();  // as known from a request
+  EXPECT_TRUE(KeptAddress(in, own).get(own).rails[0].gids.empty());
+  ++in.netns_inode;
+  const Address far = KeptAddress(in, own).get(own);
+  EXPECT_FALSE(same_network_host(own, far));
+  EXPECT_EQ(far.host_name, "node17");
+  EXPECT_EQ(far.job_cookie, own.job_cookie);
+  EXPECT_EQ(far.rails.size(), 2U);
 }
 
 TEST(Address, LoopbackNeedsSameBootAndSameNetworkNamespace) {
