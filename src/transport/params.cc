@@ -30,6 +30,9 @@ constexpr ParamInfo kTable[] = {
     choice("soft", kUser, &Params::soft, "auto|on|off",
            "Use of the software RoCE v2 device: auto takes it where no RDMA device is usable and "
            "the user named roce, on takes nothing else, off never takes it"),
+    integer("mixed", kDeveloper, &Params::mixed, 0, 1,
+            "Lets processes on the software device and processes on RDMA devices talk to each "
+            "other, which else are unreachable for each other"),
     text("if_include", kUser, &Params::if_include,
          "Comma-separated list of what may be used: RDMA device, device:port, network interface, "
          "or IP subnet (a.b.c.d/n or IPv6/n); empty: everything"),

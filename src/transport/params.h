@@ -17,6 +17,7 @@ struct Params {
   std::string soft = "auto";           ///< auto | on | off.
   std::string if_include, if_exclude;  ///< Comma lists of device, device:port, interface name, or
                                        ///< subnet (a.b.c.d/n, IPv6/n).
+  int mixed = 0;                       ///< 0 | 1.
   int gid_index = -1;                  ///< -1: chosen per peer.
   int traffic_class = 106;             ///< 0..255: DSCP 26, ECT(0).
   int service_level = 0;               ///< 0..15.
@@ -33,8 +34,8 @@ struct Params {
   int window_bytes = 131072;     ///< The same in bytes; at least one message is always allowed.
   int get_chunk_bytes = 65536;   ///< Largest single RDMA READ or WRITE, 4096..1 GiB.
   int max_reads = 16;            ///< RDMA READs outstanding per peer, 1..128.
-  std::string atomics = "auto";  ///< auto | device | off.
   int first_port_slot = 0;       ///< Soft device: UDP port 4791 + slot is tried first, 0..511.
+  std::string atomics = "auto";  ///< auto | device | off.
   std::string stats;             ///< File name prefix for counters at finalize; empty: none.
 };
 

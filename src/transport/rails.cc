@@ -69,6 +69,7 @@ Status none_usable(const Params& params, bool named_by_user,
 
 Result<Rails> Rails::open(const Params& params, const Options& options, const Hooks& hooks) {
   Rails rails;
+  rails.mixed_ = params.mixed != 0;
   bool before_threads = options.before_threads != nullptr;
   std::vector<const verbs::Table*> tables;
   if (params.soft != "on") {
@@ -166,6 +167,17 @@ std::vector<verbs::Gid> gids_of(const RailAddress& rail) {
   return out;
 }
 
+const char* kind_text(uint8_t device_kind) {
+  return device_kind == 0 ? "an RDMA device" : "the software device";
+}
+
+std::string different_kinds(const RailAddress& own, const RailAddress& peer) {
+  return std::string("is ") + kind_text(own.device_kind) + ", the peer uses " +
+         kind_text(peer.device_kind) +
+         "; set parameter soft alike (on or off) for all processes, or mixed = 1 to let the two "
+         "talk.";
+}
+
 }  // namespace
 
 Result<PathPair> Rails::select(const Address& local, const Address& peer) const {
@@ -176,6 +188,11 @@ Result<PathPair> Rails::select(const Address& local, const Address& peer) const 
   std::string reasons;
   for (size_t i = 0; i < rails_.size(); ++i) {
     for (size_t j = 0; j < peer.rails.size(); ++j) {
+      const RailAddress& own = rails_[i]->address;
+      if (own.device_kind != peer.rails[j].device_kind && !mixed_) {
+        reasons += "\n  " + rails_[i]->name() + " " + different_kinds(own, peer.rails[j]);
+        continue;
+      }
       std::vector<verbs::Gid> peer_gids = gids_of(peer.rails[j]);
       auto pair = verbs::select_gids(rails_[i]->gids, peer_gids, same_host);
       if (!pair) {

@@ -34,12 +34,14 @@ class Rails {
   Status register_memory(void* base, size_t bytes, unsigned access, Registration* out) const;
   void deregister_memory(Registration* registration) const;
 
-  /// The best pair of rails and GIDs to a peer; kUnreachable names the addresses of both sides.
+  /// The best pair of rails and GIDs to a peer; kUnreachable names the addresses of both sides, or
+  /// the kinds of device, if these differ and parameter mixed does not allow it.
   Result<PathPair> select(const Address& local, const Address& peer) const;
 
  private:
   std::vector<std::unique_ptr<Rail>> rails_;
   std::vector<std::string> refusals_;
+  bool mixed_ = false;
 };
 
 }  // namespace roce::transport

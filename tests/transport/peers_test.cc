@@ -47,6 +47,23 @@ TEST(Peers, OneThatIsNotUsedTakesAtMost256Bytes) {
   EXPECT_GE(a.transport().counters().get(Counter::peer_bytes_idle), blob.size() / 2);
 }
 
+TEST(Peers, OnAnotherKindOfDeviceAreReachableOnlyIfMixed) {
+  Params mixed = test::soft_params();
+  mixed.mixed = 1;
+  Node a({.rank = 0}), b({.rank = 1}), c({.rank = 2, .params = mixed});
+  auto address = decode(b.transport().address());
+  ASSERT_TRUE(address.is_ok());
+  for (RailAddress& rail : address->rails) rail.device_kind = 0;  // an RDMA device
+  const std::vector<uint8_t> blob = encode(*address);
+  const auto refused = a.transport().add_peer({1, 1}, blob, nullptr);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), Code::kUnreachable);
+  for (const char* part : {"is the software device", "the peer uses an RDMA device", "mixed = 1"}) {
+    EXPECT_NE(refused.status().text().find(part), std::string::npos) << refused.status().text();
+  }
+  EXPECT_TRUE(c.transport().add_peer({1, 1}, blob, nullptr).is_ok());
+}
+
 TEST(Peers, AreKnownByNameUntilTheyAreRemoved) {
   Node a({.rank = 0}), b({.rank = 1});
   const std::vector<uint8_t> blob = b.transport().address();
